@@ -76,6 +76,9 @@ func (ex *exchange) decorate() {
 		// GOAWAY, which ends no request.
 		h.Set("Connection", "close")
 	}
+	if ex.http1 && ex.conn.IsWanted() {
+		h.Set("Connection", "close") // one that is kept would have to make room
+	}
 	if ex.prefer >= 0 {
 		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
 	}

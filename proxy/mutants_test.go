@@ -26,6 +26,21 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestShutdownServesTheConnected$", Caught: "FAIL",
 		},
 		{
+			Name: "a connection is kept while others wait", File: "answer.go",
+			Old: "ex.http1 && ex.conn.IsWanted()", New: "false",
+			By: "^TestFullAnswersClose$", Caught: "does not say that the connection is closed",
+		},
+		{
+			Name: "TLS does not say goodbye", File: "downstream/secure.go",
+			Old: "return c.client.readHTTP(c.Conn, &c.frames, p)", New: "return c.Conn.Read(p)",
+			By: "^TestMaxConnectionsHTTP2$/^TLS$", Caught: "in place of a GOAWAY",
+		},
+		{
+			Name: "TLS ends when a read is interrupted", File: "../internal/deadline/deadline.go",
+			Old: "Temporary() bool { return true }", New: "Temporary() bool { return false }",
+			By: "^TestMaxConnectionsHTTP2$/^TLS$", Caught: "in place of a GOAWAY",
+		},
+		{
 			Name: "an opaque URL passes all routes", File: "target.go",
 			Old: "case u.Opaque != \"\", u", New: "case u",
 			By: "^TestTarget$", Caught: "an_opaque_URL",

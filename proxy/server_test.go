@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+	"golang.org/x/net/http2"
 
 	"github.com/kgate/kgate/proxy/downstream"
 )
@@ -171,6 +172,79 @@ func TestMaxConnections(t *testing.T) {
 	fourth.response()
 	close(up.proceed)
 	third.response()
+}
+
+// TestFullAnswersClose: while others wait, an answer over HTTP/1 is the last one of its connection.
+// So a client that asks again and again does not keep them out.
+func TestFullAnswersClose(t *testing.T) {
+	up := newGate()
+	g := newGateway(t, 10, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+	logger, lines := logOf()
+	g.listen(downstream.Config{MaxConnections: 1, Logger: logger})
+	first, waits := g.dial(), g.dial()
+	first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	up.awaitEntered(t)
+	awaitLine(t, lines, "listen.max_connections")
+	close(up.proceed)
+	if res := first.response(); !res.Close {
+		t.Error("the answer does not say that the connection is closed")
+	}
+	waits.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	if res := waits.response(); res.Close {
+		t.Error("the connection is closed for nobody")
+	}
+}
+
+// TestMaxConnectionsHTTP2: an HTTP/2 connection that waits for its first request makes no room. One that is idle
+// after it does, and its client learns which requests were seen.
+func TestMaxConnectionsHTTP2(t *testing.T) {
+	for _, over := range []string{"in the clear", "TLS"} {
+		t.Run(over, func(t *testing.T) {
+			g := newGateway(t, 10, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			logger, lines := logOf()
+			cfg := downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger}
+			dial := g.dial
+			if over == "TLS" {
+				cfg.TLS, dial = ownTLS(), func() *rawConn { return g.dialTLS("h2") }
+			}
+			g.listen(cfg)
+			c := dial()
+			c.send(http2.ClientPreface)
+			fr := http2.NewFramer(c, c)
+			_ = fr.WriteSettings()
+			_ = fr.WriteSettingsAck()
+			_ = fr.WritePing(false, [8]byte{})
+			await := func(what string, is func(http2.Frame) bool) http2.Frame {
+				t.Helper()
+				for {
+					f, err := fr.ReadFrame()
+					if err != nil {
+						t.Fatalf("%v in place of %s", err, what)
+					}
+					if is(f) {
+						return f
+					}
+				}
+			}
+			await("the answer to a ping", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
+			g.dial()
+			awaitLine(t, lines, "listen.max_connections")
+			time.Sleep(300 * time.Millisecond) // longer than others may be idle
+			if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", "/"), EndStream: true, EndHeaders: true}); err != nil {
+				t.Fatal(err)
+			}
+			await("an answer", func(f http2.Frame) bool {
+				return f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream)
+			})
+			end := await("a GOAWAY", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway }).(*http2.GoAwayFrame)
+			if end.LastStreamID != 1 || end.ErrCode != http2.ErrCodeNo {
+				t.Errorf("the end is %v", end)
+			}
+			if f, err := fr.ReadFrame(); err == nil {
+				t.Errorf("%v after the GOAWAY", f)
+			}
+		})
+	}
 }
 
 // TestMaxConnectionsClose: a server that is full can be closed.

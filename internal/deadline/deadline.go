@@ -27,10 +27,30 @@ func (r *Reader) Set(conn net.Conn, t time.Time) error { return r.lazy.set(conn,
 // Settle has conn itself keep the deadline, for who reads from it without Read.
 func (r *Reader) Settle(conn net.Conn) error { return r.lazy.arm(conn, reads) }
 
+// Interrupt has one Read that finds nothing fail with [ErrInterrupted]: the one that waits, or
+// the next one. Deadlines stay as they are. Settle takes it back.
+func (r *Reader) Interrupt(conn net.Conn) error { return r.lazy.interrupt(conn, reads) }
+
+// ErrInterrupted is of a Read that was interrupted. It is a net.Error that passes, so that
+// crypto/tls reads on after it.
+var ErrInterrupted error = interruption{}
+
+type interruption struct{}
+
+func (interruption) Error() string   { return "deadline: the read was interrupted" }
+func (interruption) Timeout() bool   { return true }
+func (interruption) Temporary() bool { return true }
+
 func (r *Reader) Read(conn net.Conn, p []byte) (int, error) {
 	for {
 		n, err := conn.Read(p)
-		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || r.lazy.passed(conn, reads) {
+		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if r.lazy.wasInterrupted(conn, reads) {
+			return 0, ErrInterrupted
+		}
+		if r.lazy.passed(conn, reads) {
 			return n, err
 		}
 	}
@@ -66,9 +86,10 @@ var (
 
 // lazy is the deadline of one side.
 type lazy struct {
-	mu    sync.Mutex
-	want  time.Time // zero: none
-	armed time.Time // as the connection has it, not after want; zero: none
+	mu          sync.Mutex
+	want        time.Time // zero: none
+	armed       time.Time // as the connection has it, not after want; zero: none
+	interrupted bool      // armed is in the past for that alone
 }
 
 func (l *lazy) set(conn net.Conn, of side, t time.Time) error {
@@ -88,8 +109,27 @@ func (l *lazy) arm(conn net.Conn, of side) error {
 }
 
 func (l *lazy) armLocked(conn net.Conn, of side) error {
-	l.armed = l.want
+	l.armed, l.interrupted = l.want, false
 	return of(conn, l.want)
+}
+
+func (l *lazy) interrupt(conn net.Conn, of side) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed, l.interrupted = time.Unix(1, 0), true // so that a deadline which is set now is only noted
+	return of(conn, l.armed)
+}
+
+// wasInterrupted reports whether a deadline that has passed was an interruption, which is
+// over then.
+func (l *lazy) wasInterrupted(conn net.Conn, of side) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.interrupted {
+		return false
+	}
+	_ = l.armLocked(conn, of) // if it fails, so does the next read
+	return true
 }
 
 // passed reports whether the deadline that is wanted has passed. Otherwise it is

@@ -1,6 +1,7 @@
 package deadline
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -127,6 +128,51 @@ func testDeadlines(t *testing.T, zero func() limited, use func(net.Conn) (int, e
 					t.Errorf("failed with %v after %v", err, took)
 				case conn.set > c.timers:
 					t.Errorf("%d timers were set", conn.set)
+				}
+			})
+		})
+	}
+}
+
+// TestInterrupt: one read that finds nothing fails, whatever deadlines are set meanwhile, and they
+// hold for the next ones.
+func TestInterrupt(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		waiting bool          // the read, when it is interrupted
+		settled bool          // the interruption is taken back
+		set     time.Duration // from the start, after the interruption; 0: none
+		want    error
+		after   time.Duration
+	}{
+		{"who waits", true, false, 0, ErrInterrupted, time.Second},
+		{"who does not wait yet", false, false, 0, ErrInterrupted, 0},
+		{"a deadline is set", false, false, time.Minute, ErrInterrupted, 0},
+		{"taken back", false, true, time.Minute, os.ErrDeadlineExceeded, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn, server := net.Pipe()
+				defer server.Close()
+				r, start := new(Reader), time.Now()
+				_ = r.Set(conn, start.Add(time.Hour))
+				interrupt := func() {
+					_ = r.Interrupt(conn)
+					_ = r.Set(conn, start.Add(cmp.Or(c.set, time.Hour)))
+					if c.settled {
+						_ = r.Settle(conn)
+					}
+				}
+				if c.waiting {
+					time.AfterFunc(time.Second, interrupt)
+				} else {
+					interrupt()
+				}
+				if _, err := r.Read(conn, make([]byte, 1)); !errors.Is(err, c.want) || time.Since(start) != c.after {
+					t.Errorf("failed with %v after %v", err, time.Since(start))
+				}
+				if _, err := r.Read(conn, make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != cmp.Or(c.set, time.Hour) {
+					t.Errorf("the next one failed with %v after %v", err, time.Since(start))
 				}
 			})
 		})

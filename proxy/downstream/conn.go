@@ -68,6 +68,9 @@ func (c *Conn) TLS() *tls.ConnectionState {
 	return c.secure.state
 }
 
+// IsWanted reports whether another client waits for the connection to end.
+func (c *Conn) IsWanted() bool { return c != nil && c.listener.limiter.isFull() }
+
 // TellsAcked reports whether the kernel tells what the client has acknowledged.
 func (c *Conn) TellsAcked() bool { return c.acks }
 
@@ -97,12 +100,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.looksForEnd(&p[0]) {
 		return 0, nil
 	}
-	n, err := c.reads.Read(c.Conn, p)
 	if c.frames != nil {
-		c.frames.read(c, p[:n])
+		return c.readHTTP((*socket)(c), c.frames, p)
 	}
-	return n, err
+	return c.reads.Read(c.Conn, p)
 }
+
+// socket reads from a connection without a look at what comes.
+type socket Conn
+
+func (s *socket) Read(p []byte) (int, error) { return s.reads.Read(s.Conn, p) }
 
 // looksForEnd reports whether a read is the one by which net/http finds out that the
 // client has left, which is not needed here: see disconnect.go. Its buffer gives it away,

@@ -19,7 +19,7 @@
 //	listener     accepts, speaks the PROXY protocol          listener.go
 //	secureConn   TLS, which net/http does not see            secure.go
 //	Conn         a client's connection                       conn.go, hello.go
-//	limiter      how many there are                          limiter.go
+//	limiter      how many there are, and which make room     limiter.go, kept.go
 //	watch        who has left                                disconnect_linux.go
 //
 // [Certificates] are those of a server, read again when their files change.

@@ -25,6 +25,10 @@ type frameTimer struct {
 	payload int  // bytes of its payload that have not
 	block   bool // a header has begun whose last frame has not
 	timed   bool // the read deadline is set, for the present frame or header
+	frames  bool // a frame has come
+
+	injected string    // what is to be read next, though the client has not sent it
+	ends     time.Time // of the connection, if it has no request then: see kept.go; zero: it goes on
 }
 
 // What RFC 9113 says of frames: their layout (4.1), types and flags (6), and what a client
@@ -51,7 +55,7 @@ func (f *frameTimer) read(conn net.Conn, p []byte) {
 		_ = conn.SetReadDeadline(time.Now().Add(f.limit)) // if it fails, so does the next read
 	case !incomplete && was:
 		f.timed = false
-		_ = conn.SetReadDeadline(time.Time{})
+		_ = conn.SetReadDeadline(f.ends)
 	}
 }
 
@@ -61,6 +65,9 @@ func (f *frameTimer) incomplete() bool {
 	data := f.have == frameHeaderLen && f.header[3] == frameData
 	return f.block || f.have > 0 && !data
 }
+
+// between reports whether another frame may stand behind what has been read.
+func (f *frameTimer) between() bool { return f.frames && f.have == 0 && !f.block }
 
 func (f *frameTimer) count(p []byte) {
 	for len(p) > 0 && !f.http1 {
@@ -90,6 +97,7 @@ func (f *frameTimer) count(p []byte) {
 
 // begin looks at a frame's header.
 func (f *frameTimer) begin() {
+	f.frames = true
 	f.payload = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
 	last := f.header[4]&flagEndHeaders != 0
 	switch f.header[3] {

@@ -3,7 +3,6 @@ package downstream
 import (
 	"container/list"
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,33 +15,45 @@ import (
 
 // limiter bounds how many connections clients have, over all listeners of a
 // server. When there are too many, the next one waits unserved. Kept connections
-// without a request are closed to make room, those that have been idle for longest
-// first. Slow ones end when the time for their header is over.
+// without a request are asked to leave, those that have been idle for longest first: see
+// kept.go. Slow ones end when the time for their header is over.
 type limiter struct {
-	limit  int // 0: none
-	logger *slog.Logger
-	once   oncelog.Limit
+	limit   int           // 0: none
+	silence time.Duration // after which an HTTP/2 connection without a request is idle
+	logger  *slog.Logger
+	once    oncelog.Limit
+	waiting atomic.Int32 // connections for which there is no room
 
 	mu       sync.Mutex
 	changed  sync.Cond // somebody has left or become idle, or a listener is closed
 	open     int
-	fresh    int       // of open, those that have sent no request yet
-	sessions int       // TCP connections that the handler serves
-	idle     list.List // of *entry, the longest idle first
-	ended    bool      // every connection is to be closed at once
+	fresh    int         // of open, those that have sent no request yet
+	leaving  int         // of open, those that have been asked to leave
+	sessions int         // TCP connections that the handler serves
+	idle     list.List   // of *entry, the longest idle first
+	ripens   *time.Timer // until the first of idle has been so for keptFor; nil: nobody waits for that
+	ended    bool        // every connection is to be closed at once
 }
 
-// entry is a connection as the limiter knows it. limiter.mu guards its fields; fresh may be read
-// without it.
+// keptFor is how long a connection is idle before it has to make room. The next request
+// comes sooner as a rule, and one that crosses the end of its connection is lost.
+const keptFor = 100 * time.Millisecond
+
+// entry is a connection as the limiter knows it. limiter.mu guards its fields; fresh and kept may
+// be read without it.
 type entry struct {
-	conn  io.Closer
-	gone  bool
-	fresh atomic.Bool   // it has sent no request yet
-	idle  *list.Element // its place in limiter.idle; nil: it is busy
+	conn    keeper
+	gone    bool
+	fresh   atomic.Bool   // it has sent no request yet
+	kept    atomic.Bool   // it waits for a request
+	idle    *list.Element // its place in limiter.idle; nil: it has none
+	since   time.Time     // when it got it
+	silent  *time.Timer   // until it gets one; nil: it has no such time
+	leaving bool          // it has been asked to leave
 }
 
-func newLimiter(limit int, logger *slog.Logger) *limiter {
-	c := &limiter{limit: limit, logger: logger}
+func newLimiter(limit int, silence time.Duration, logger *slog.Logger) *limiter {
+	c := &limiter{limit: limit, silence: silence, logger: logger}
 	c.changed.L = &c.mu
 	return c
 }
@@ -72,24 +83,55 @@ func (c *limiter) connections() int {
 func (c *limiter) enter(e *entry, l *listener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.limit > 0 && c.open >= c.limit && !l.closed {
-		if longest := c.idle.Front(); longest != nil {
-			conn := longest.Value.(*entry).conn
-			c.mu.Unlock()
-			_ = conn.Close()
-			c.mu.Lock()
-			continue
+	if c.limit > 0 && c.open >= c.limit {
+		c.waiting.Add(1)
+		for c.open >= c.limit && !l.closed {
+			c.makeRoomLocked()
+			c.changed.Wait()
 		}
-		if c.once.First("full") {
-			c.logger.Warn("as many connections are open as listen.max_connections allows: further clients wait",
-				slog.Int("connections", c.open))
-		}
-		c.changed.Wait()
+		c.waiting.Add(-1)
 	}
 	c.open++
 	c.fresh++
 	e.fresh.Store(true)
 }
+
+// makeRoomLocked asks idle connections to leave, until as many are leaving as wait. Where many are
+// idle it asks some more: leaving takes a while, and whoever waits to be accepted is not counted.
+func (c *limiter) makeRoomLocked() {
+	const oneIn, most = 8, 32
+	for c.leaving < int(c.waiting.Load())+min(c.idle.Len()/oneIn, most) {
+		longest := c.idle.Front()
+		if longest == nil {
+			if c.leaving == 0 && c.once.First("full") {
+				c.logger.Warn("as many connections are open as listen.max_connections allows: further clients wait",
+					slog.Int("connections", c.open))
+			}
+			return
+		}
+		e := longest.Value.(*entry)
+		if left := keptFor - time.Since(e.since); left > 0 {
+			if c.ripens == nil {
+				c.ripens = time.AfterFunc(left, c.ripened)
+			}
+			return
+		}
+		c.idle.Remove(longest)
+		e.idle, e.leaving = nil, true
+		c.leaving++
+		e.conn.askToLeave()
+	}
+}
+
+func (c *limiter) ripened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ripens = nil
+	c.changed.Broadcast()
+}
+
+// isFull reports whether clients wait for others to leave.
+func (c *limiter) isFull() bool { return c.waiting.Load() > 0 }
 
 // leave forgets a connection. It may be called again.
 func (c *limiter) leave(e *entry) {
@@ -105,10 +147,51 @@ func (c *limiter) leave(e *entry) {
 	c.changed.Broadcast()
 }
 
+// busyLocked notes that a connection does not wait for a request. If it has been asked to
+// leave, it need not.
 func (c *limiter) busyLocked(e *entry) {
+	e.kept.Store(false)
+	if e.silent != nil {
+		e.silent.Stop()
+		e.silent = nil
+	}
 	if e.idle != nil {
 		c.idle.Remove(e.idle)
 		e.idle = nil
+	}
+	if e.leaving {
+		e.leaving = false
+		c.leaving--
+		e.conn.askToStay()
+		c.changed.Broadcast()
+	}
+}
+
+func (c *limiter) idleLocked(e *entry) {
+	e.idle, e.since = c.idle.PushBack(e), time.Now()
+	c.changed.Broadcast()
+}
+
+// heard notes that a request has begun to come over a connection that was kept, which net/http
+// says when its header is complete.
+func (c *limiter) heard(e *entry) {
+	if !e.kept.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busyLocked(e)
+}
+
+// stays notes that a connection which has been asked to leave has something to say. It is idle
+// from now on.
+func (c *limiter) stays(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.leaving {
+		c.busyLocked(e)
+		e.kept.Store(true)
+		c.idleLocked(e)
 	}
 }
 
@@ -134,16 +217,34 @@ func (c *limiter) openedLocked(e *entry) {
 
 // state notes a connection's state in net/http's server.
 func (c *limiter) state(e *entry, state http.ConnState) {
+	if state == http.StateNew || state == http.StateActive {
+		c.heard(e) // for the first request see served
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busyLocked(e)
-	if state != http.StateNew && state != http.StateActive { // see served
-		c.openedLocked(e)
+	first := e.fresh.Load()
+	c.openedLocked(e)
+	if state != http.StateIdle || e.gone {
+		return
 	}
-	if state == http.StateIdle && !e.gone {
-		e.idle = c.idle.PushBack(e)
-		c.changed.Broadcast()
+	e.kept.Store(true)
+	if !first {
+		c.idleLocked(e)
+		return
 	}
+	// Only the preface of HTTP/2 has come: the first request has the time of a header.
+	var silent *time.Timer
+	silent = time.AfterFunc(c.silence, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.silent == silent {
+			e.silent = nil
+			c.idleLocked(e)
+		}
+	})
+	e.silent = silent
 }
 
 // beginSession notes that the handler serves a TCP connection. Such a one needs no first

@@ -35,9 +35,7 @@ func (c *secureConn) Read(p []byte) (int, error) {
 	if c.once.Do(c.handshake); c.err != nil {
 		return 0, c.err
 	}
-	n, err := c.Conn.Read(p)
-	c.frames.read(c.Conn, p[:n])
-	return n, err
+	return c.client.readHTTP(c.Conn, &c.frames, p)
 }
 
 // Write implements net.Conn.

@@ -1,0 +1,93 @@
+package downstream
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/kgate/kgate/internal/deadline"
+	"github.com/kgate/kgate/proxy/tcpstate"
+)
+
+// A kept connection that is closed while a request comes over it loses that request, and its
+// client cannot know whether anybody has acted on it. So the limiter closes none. It asks,
+// and the reader of the connection, who alone knows what has come, decides: if it has
+// a request, the connection stays.
+//
+// net/http closes an HTTP/1 connection whose idle read fails. In HTTP/2 a read that fails would end the
+// requests that have come meanwhile. There net/http is told that the client says goodbye:
+// it answers with a GOAWAY that names the last request it has seen, and ends when all are answered.
+// The client can send the others again.
+
+// keeper is a connection that can be asked to leave. Neither method blocks.
+type keeper interface {
+	askToLeave()
+	askToStay() // takes that back
+}
+
+func (c *Conn) askToLeave() { _ = c.reads.Interrupt(c.Conn) }
+func (c *Conn) askToStay()  { _ = c.reads.Settle(c.Conn) }
+
+const (
+	// lastCall is for what the kernel has and the runtime has not noticed yet.
+	lastCall = time.Millisecond
+	// goodbyeTime is between a GOAWAY and the end of its connection, if no request is on it. net/http
+	// would leave it open for a second, and somebody waits for its place.
+	goodbyeTime = 20 * time.Millisecond
+)
+
+// goodbye is a GOAWAY frame without an error.
+const goodbye = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+
+// readHTTP reads for net/http, from r, whose frames f knows. It is for one goroutine at a time.
+func (c *Conn) readHTTP(r io.Reader, f *frameTimer, p []byte) (int, error) {
+	if n := copy(p, f.injected); n > 0 {
+		f.injected = f.injected[n:]
+		return n, nil
+	}
+	n, err := r.Read(p)
+	switch {
+	case err == nil:
+	case errors.Is(err, deadline.ErrInterrupted):
+		if n, err = c.leaveUnlessHeard(r, f, p); n == 0 && err == nil {
+			return c.readHTTP(r, f, p)
+		}
+	case !f.ends.IsZero() && errors.Is(err, os.ErrDeadlineExceeded) && !f.incomplete():
+		if f.ends = (time.Time{}); c.entry.kept.Load() {
+			return n, io.EOF
+		}
+		_ = c.SetReadDeadline(time.Time{}) // a request has come before the GOAWAY
+		return c.readHTTP(r, f, p)
+	}
+	if n > 0 && f.http1 && c.entry.kept.Load() {
+		c.listener.limiter.heard(&c.entry)
+		_ = c.SetReadDeadline(time.Now().Add(f.limit)) // net/http sets it when four bytes have come
+	}
+	f.read(c, p[:n])
+	return n, err
+}
+
+// leaveUnlessHeard is what the reader does when the limiter wants the connection's place. No
+// bytes and no error: it reads on.
+func (c *Conn) leaveUnlessHeard(r io.Reader, f *frameTimer, p []byte) (int, error) {
+	if f.incomplete() {
+		c.listener.limiter.stays(&c.entry)
+		return 0, nil
+	}
+	_ = c.SetReadDeadline(time.Now().Add(lastCall)) // if it fails, so does the read
+	n, err := r.Read(p)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && tcpstate.HasUnread(c.raw): // on a machine that stood
+		return 0, c.reads.Interrupt(c.Conn)
+	case f.http1 || !errors.Is(err, os.ErrDeadlineExceeded) && err != nil:
+		return n, err
+	case n > 0:
+		c.listener.limiter.stays(&c.entry)
+		return n, c.SetReadDeadline(time.Time{}) // HTTP/2 has none but that of frames
+	case !f.between():
+		return 0, io.EOF
+	}
+	f.injected, f.ends = goodbye, time.Now().Add(goodbyeTime)
+	return 0, c.SetReadDeadline(f.ends)
+}
