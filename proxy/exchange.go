@@ -17,7 +17,7 @@ import (
 //	  response   what goes to net/http: the answer, deadlines
 //
 // It is used by the request's goroutine only, except for ctx, hold, body,
-// attempt.backend and response.wrote.
+// attempt.backend, response.wrote and response.stopped.
 type exchange struct {
 	response
 	visit

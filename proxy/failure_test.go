@@ -1,14 +1,18 @@
 package proxy
 
 import (
+	"bufio"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // TestUpstreamAborts: the client sees a broken answer, not a short one.
@@ -78,5 +82,26 @@ func TestAdmissionFails(t *testing.T) {
 	_ = res.Body.Close()
 	if res.StatusCode != 500 || strings.Contains(string(b), "secret") {
 		t.Errorf("got %v %s", res.Status, b)
+	}
+}
+
+// TestUpstreamBreaksUploadOff: a client hears of an upstream that closes the connection while the
+// request's body still comes.
+func TestUpstreamBreaksUploadOff(t *testing.T) {
+	for _, resets := range []bool{false, true} {
+		up := newTCPUpstream(t, func(c *net.TCPConn) {
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			tcpstate.ResetOnClose(c, resets)
+		})
+		up.url.Scheme = "http"
+		g := newGateway(t, 1, nil, func(c *Config) { c.Pools[0].Upstreams = []*url.URL{up.url} })
+		c := g.dial()
+		c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
+		if res := c.response(); res.StatusCode != http.StatusBadGateway {
+			t.Errorf("resets %v: got %s", resets, res.Status)
+		}
+		if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || rec.Status != http.StatusBadGateway {
+			t.Errorf("resets %v: record %+v", resets, rec)
+		}
 	}
 }

@@ -122,8 +122,12 @@ func (ex *exchange) Sends() bool {
 
 // StopUpload implements upstream.Caller.
 func (ex *exchange) StopUpload() bool {
+	there := !ex.clientFailed()
 	if http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now()) != nil {
 		return false
+	}
+	if there {
+		ex.stopped.Store(true) // net/http now takes the client for gone
 	}
 	ex.hold.up.stop()
 	return true
@@ -246,7 +250,7 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.abort(errLost) // unless it already was, for another reason
 	}
-	if ex.hold.aborted() != nil || ex.ctx.Err() != nil || ex.body.failed.Load() {
+	if ex.hold.aborted() != nil || ex.clientFailed() {
 		return
 	}
 	var invalid *upstream.InvalidRequestError
@@ -259,10 +263,15 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	switch {
 	case errors.As(err, &upgrade):
 		ex.attempt.verdict = verdictNone // else any client could take the upstream out
-	case ex.rec.DialFailed || !isTimeout(err):
+	case ex.rec.DialFailed || !isTimeout(err) && !ex.stopped.Load(): // some servers give up an upload that does not end
 		ex.attempt.verdict = verdictFailed
 	}
 	ex.logFailure(r.Context())
+}
+
+// clientFailed reports whether the client has left, or its body could not be read.
+func (ex *exchange) clientFailed() bool {
+	return !ex.stopped.Load() && (ex.ctx.Err() != nil || ex.body.failed.Load())
 }
 
 // answerFailure tells the client why there is no answer from the upstream.
@@ -274,10 +283,10 @@ func (ex *exchange) answerFailure(r *http.Request) {
 	case cause != nil:
 		ex.answerAborted(r, cause)
 		return
-	case ex.ctx.Err() != nil:
+	case ex.clientFailed() && ex.ctx.Err() != nil:
 		ex.answerClientGone()
 		return
-	case ex.body.failed.Load():
+	case ex.clientFailed():
 		status, detail = http.StatusBadRequest, "the request's body could not be read"
 	case errors.As(ex.failure, &invalid):
 		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail

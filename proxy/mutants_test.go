@@ -481,6 +481,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestUpgradesSpoilNoUpstream$", Caught: "request went to backup",
 		},
 		{
+			Name: "a client is blamed for an upload that the upstream breaks off", File: "forward.go",
+			Old: "!ex.stopped.Load() && (", New: "(",
+			By: "^TestUpstreamBreaksUploadOff$", Caught: "got 499",
+		},
+		{
 			Name: "an upgrade to a list is all or nothing", File: "protocol.go",
 			Old: "return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })", New: "return []string{list}",
 			By: "^TestUpgradesSpoilNoUpstream$/^a_list$", Caught: "status 502",

@@ -19,6 +19,7 @@ type response struct {
 	http10     bool
 	chunked    bool // the request's body comes in chunks
 	clientGone bool
+	stopped    atomic.Bool   // the upload was, by the gateway, while the client was there
 	stall      time.Duration // how long the client may leave the gateway waiting, once that is bounded
 	unread     unreadBody
 

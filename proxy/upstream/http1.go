@@ -207,7 +207,7 @@ func (h *http1) gotHeader() {
 
 // fail ends an exchange that has no answer, and returns why.
 func (h *http1) fail(req *http.Request, caller Caller, err error) error {
-	h.abandon(caller)
+	defer h.abandon(caller) // which ends the body: what that leads to is not why
 	if h.upload != nil {
 		if own := h.upload.failure(); own != nil {
 			err = own // the connection was closed for that
