@@ -128,7 +128,7 @@ func TestProxyProtocol(t *testing.T) {
 // TestProxyHeaderTimeout: who owes a PROXY header and sends none is cut off.
 func TestProxyHeaderTimeout(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	g.listen(downstream.Config{ProxyProtocol: loopback, ReadHeaderTimeout: 20 * time.Millisecond})
+	g.listen(downstream.Config{ProxyProtocol: loopback, ReadHeaderTimeout: 200 * time.Millisecond})
 	conn := g.dial()
 	conn.send("PROXY TCP4 203.")
 	if b, err := io.ReadAll(conn.br); err != nil || strings.Contains(string(b), "200") {

@@ -130,6 +130,7 @@ func TestInformationalUnread(t *testing.T) {
 	c := g.dialUnread()
 	c.send("GET /free/ HTTP/1.1\r\nHost: h\r\n\r\n")
 	g.records.next(t)
+	_ = c.SetDeadline(time.Now().Add(patience))
 	// What it has not read is dropped, so that the system need not keep it.
 	if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the connection ends with %v", err)
