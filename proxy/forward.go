@@ -83,7 +83,10 @@ func (ex *exchange) try(r *http.Request, u *backend) {
 	}
 }
 
-var _ upstream.Caller = (*exchange)(nil)
+var (
+	_ upstream.Caller  = (*exchange)(nil)
+	_ upstream.Bounded = (*exchange)(nil)
+)
 
 // Check implements upstream.Caller.
 func (ex *exchange) Check() error { return ex.hold.check() }

@@ -46,7 +46,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		{
 			Name: "the first ticket is waited for after the lease", File: "tickets.go",
 			Old: "err := p.views.UseTickets(leased,", New: "_ = leased\n\t\terr := p.views.UseTickets(ctx,",
-			By: "^TestFirstTicketWithoutALease$", Caught: "deadlock",
+			By: "^TestFirstTicketWithoutALease$", Caught: "after 1m",
 		},
 		{
 			Name: "the end of a ticket is answered before a successor knows", File: "tickets.go",

@@ -141,7 +141,9 @@ func TestFirstTicketWithoutALease(t *testing.T) {
 		f := newFleet(t, 3, 4, admission.BindingLate, time.Millisecond, PoolConfig{})
 		n, began := f.all()[1], time.Now()
 		n.isolate(3 * time.Second)
-		_, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, "")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := n.RequestTicket(ctx, admission.Request{Pool: testPool}, time.Minute, "")
 		if took := time.Since(began); !errors.Is(err, admission.Isolated) || took > 4*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}

@@ -95,22 +95,6 @@ func (c *Conn) Direct() (from io.Reader, to net.Conn) {
 	return c.Conn, c.raw
 }
 
-// Read implements net.Conn.
-func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 1 && c.looksForEnd(&p[0]) {
-		return 0, nil
-	}
-	if c.frames != nil {
-		return c.readHTTP((*socket)(c), c.frames, p)
-	}
-	return c.reads.Read(c.Conn, p)
-}
-
-// socket reads from a connection without a look at what comes.
-type socket Conn
-
-func (s *socket) Read(p []byte) (int, error) { return s.reads.Read(s.Conn, p) }
-
 // looksForEnd reports whether a read is the one by which net/http finds out that the
 // client has left, which is not needed here: see disconnect.go. Its buffer gives it away,
 // one byte that is the same for all requests of a connection. That buffer is learned from

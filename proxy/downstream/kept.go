@@ -40,6 +40,22 @@ const (
 // goodbye is a GOAWAY frame without an error.
 const goodbye = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
 
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 1 && c.looksForEnd(&p[0]) {
+		return 0, nil
+	}
+	if c.frames != nil {
+		return c.readHTTP((*socket)(c), c.frames, p)
+	}
+	return c.reads.Read(c.Conn, p)
+}
+
+// socket reads from a connection without a look at what comes.
+type socket Conn
+
+func (s *socket) Read(p []byte) (int, error) { return s.reads.Read(s.Conn, p) }
+
 // readHTTP reads for net/http, from r, whose frames f knows. It is for one goroutine at a time.
 func (c *Conn) readHTTP(r io.Reader, f *frameTimer, p []byte) (int, error) {
 	if n := copy(p, f.injected); n > 0 {
