@@ -28,7 +28,7 @@ type joint struct {
 	tunnel *upstream.Tunnel
 	hold   *hold
 	reset  func()        // breaks both connections off
-	rest   time.Duration // restTime
+	rest   time.Duration // restTime, except in tests
 
 	since     time.Time     // when the slot was given
 	firstByte time.Duration // from then to the upstream's first byte; 0: none has come

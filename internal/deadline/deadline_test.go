@@ -145,7 +145,7 @@ func TestInterrupt(t *testing.T) {
 		want    error
 		after   time.Duration
 	}{
-		{"who waits", true, false, 0, ErrInterrupted, time.Second},
+		{"a read that waits", true, false, 0, ErrInterrupted, time.Second},
 		{"who does not wait yet", false, false, 0, ErrInterrupted, 0},
 		{"a deadline is set", false, false, time.Minute, ErrInterrupted, 0},
 		{"taken back", false, true, time.Minute, os.ErrDeadlineExceeded, time.Minute},

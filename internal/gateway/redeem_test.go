@@ -336,13 +336,19 @@ type lossy struct {
 	lost func()
 }
 
+// peekBody returns the body of a request, which can still be sent.
+func peekBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
 // RoundTrip implements http.RoundTripper.
 func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
+	body, err := peekBody(r)
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	resp, err := l.RoundTripper.RoundTrip(r)
 	if err == nil && bytes.Contains(body, []byte(`"use"`)) {
 		l.once.Do(func() {
@@ -403,7 +409,7 @@ type silent struct {
 
 // RoundTrip implements http.RoundTripper.
 func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
+	body, err := peekBody(r)
 	if err != nil {
 		return nil, err
 	}
@@ -412,7 +418,6 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, context.Cause(r.Context())
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	return s.RoundTripper.RoundTrip(r)
 }
 

@@ -175,7 +175,7 @@ func TestUnknownLeaderIsListenedTo(t *testing.T) {
 		}
 		settle(t, came)
 		back := n.start(t, away.name, config{expect: 3, dir: away.dir, join: []string{came[0].gossip}})
-		until(t, "it says why nobody is listened to", func() bool {
+		until(t, "it says what to do", func() bool {
 			return strings.Contains(back.stats().Problem, "none of the gateways that this one knows is there")
 		})
 	})

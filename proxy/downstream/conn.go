@@ -51,8 +51,9 @@ type Conn struct {
 
 // Watcher is told when the client of a connection leaves.
 type Watcher interface {
-	// ClientLeft is called at most once, when the client has closed the connection or its
-	// sending side; WatchReset's, when the client has reset it. It must not block: other clients that leave are noticed after it.
+	// ClientLeft is called at most once: after Watch, when the client has closed the
+	// connection or its sending side; after WatchReset, when it has reset the connection. It
+	// must not block: other clients that leave are noticed after it.
 	ClientLeft()
 }
 
@@ -205,9 +206,8 @@ func (c *Conn) WatchRequest(w Watcher, bodyless bool) (alone bool) {
 	return alone
 }
 
-// WatchReset is Watch for a connection whose sides may end one after the other: w is told
-// only when the client resets it. A client that has said more than there is room for is
-// noticed in no other way.
+// WatchReset is like Watch, but the client may close its sending side: w is told only of a
+// reset. While there is no room for what the client sends, nothing is read that would tell.
 func (c *Conn) WatchReset(w Watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 // and the reader of the connection, who alone knows what has come, decides: if it has
 // a request, the connection stays.
 //
-// net/http closes an HTTP/1 connection whose idle read fails. In HTTP/2 a read that fails would end the
-// requests that have come meanwhile. There net/http is told that the client says goodbye:
-// it answers with a GOAWAY that names the last request it has seen, and ends when all are answered.
-// The client can send the others again.
+// Net/http closes an HTTP/1 connection whose idle read fails. Over HTTP/2 a read that fails would
+// end requests that have just come. So net/http reads a GOAWAY there, as if the client had sent
+// one: it answers with its own, which names the last request that it has seen, and closes the
+// connection when all of them are answered. The client can send the others again.
 
 // keeper is a connection that can be asked to leave. Neither method blocks.
 type keeper interface {
