@@ -31,6 +31,8 @@ func TestLook(t *testing.T) {
 		want string
 	}{
 		{"caught", Mutant{File: "main.go", Old: `"one"`, New: `"two"`, Caught: "it is two"}, ""},
+		{"caught in the second run", Mutant{File: "main.go", Old: `"one"`, Caught: "it is two",
+			New: `func() string { if os.Mkdir("second", 0o700) == nil { return "one" }; return "two" }()`}, ""},
 		{"caught by something else", Mutant{File: "main.go", Old: `"one"`, New: `"three"`, Caught: "it is two"}, "not caught by"},
 		{"not caught", Mutant{File: "main.go", Old: `+ "!"`, Caught: "."}, "not caught: ^TestName$"},
 		{"does not compile", Mutant{File: "main.go", Old: `"one"`, New: `1`, Caught: "."}, "the mutant does not compile"},
