@@ -42,16 +42,14 @@ func TestDashboard(t *testing.T) {
 	d := &dashboard{chrome: chrome, server: serveDashboard(t, p, script), began: began}
 
 	time.Sleep(30 * time.Second) // what is drawn is a stretch of time
-	calm := d.draw(t, "calm")
-	calm.says("Gateways", "ready3", "missing0")
+	calm := d.drawUntil(t, "calm", "Gateways", "ready3", "missing0")
 	calm.says("Firing alerts", "alerts0")
 
 	if err := c.Gateways[2].Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(15 * time.Second)
-	killed := d.draw(t, "killed")
-	killed.says("Gateways", "ready2", "missing1")
+	killed := d.drawUntil(t, "killed", "Gateways", "ready2", "missing1")
 	for _, want := range []string{c.Gateways[2].Admin + " down", "Gateway suspended"} {
 		if events := eval[string](killed.tab, "document.body.dataset.events"); !strings.Contains(events, want) {
 			t.Errorf("no mark says %q: %q", want, events)
@@ -65,8 +63,7 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(10 * time.Second)
-	back := d.draw(t, "back")
-	back.says("Gateways", "ready3", "missing0")
+	back := d.drawUntil(t, "back", "Gateways", "ready3", "missing0")
 	back.hasData("Replica lag", "Bandwidth, against the rate") // there are no tickets, and there is no rate
 }
 
@@ -139,15 +136,35 @@ func (d *dashboard) draw(t *testing.T, moment string) drawn {
 	return drawn{page, moment}
 }
 
+// drawUntil draws until a panel says what it has to. Where a machine stands for a while, a
+// gateway loses its lease, and the dashboard says so.
+func (d *dashboard) drawUntil(t *testing.T, moment, panel string, want ...string) drawn {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Second) {
+		now := d.draw(t, moment)
+		if len(now.lacks(panel, want)) == 0 {
+			return now
+		}
+		if time.Now().After(until) {
+			now.says(panel, want...)
+			return now
+		}
+	}
+}
+
 // says checks what is written in a panel.
 func (d drawn) says(panel string, want ...string) {
 	d.t.Helper()
-	text := d.text(panel)
-	for _, w := range want {
-		if !strings.Contains(text, w) {
-			d.t.Errorf("%s: %q says %q, not %q", d.moment, panel, text, w)
-		}
+	if lacks := d.lacks(panel, want); len(lacks) > 0 {
+		d.t.Errorf("%s: %q says %q, not %q", d.moment, panel, d.text(panel), lacks)
 	}
+}
+
+// lacks returns what is not written in a panel.
+func (d drawn) lacks(panel string, want []string) []string {
+	d.t.Helper()
+	text := d.text(panel)
+	return slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.Contains(text, w) })
 }
 
 func (d drawn) text(panel string) string {
