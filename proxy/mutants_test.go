@@ -176,6 +176,16 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestContinueNotAwaited$", Caught: "the body came after",
 		},
 		{
+			Name: "an idle connection is closed though its client still reads", File: "downstream/conn.go",
+			Old: "!tcpstate.IsDelivered(c.raw) &&", New: "false &&",
+			By: "^TestSlowReaderKeepsItsAnswer$/shutdown", Caught: "of the answer",
+		},
+		{
+			Name: "half of a record is no request", File: "downstream/kept.go",
+			Old: "f.http1 && c.inRecord", New: "false",
+			By: "^TestHalfARecordIsARequest$", Caught: "EOF",
+		},
+		{
 			Name: "an answer is lost when nobody reads the body", File: "downstream/conn.go",
 			Old: "\tc.linger()\n", New: "",
 			By: "^TestAnswerBeforeBody$", Caught: "connection reset by peer|broken pipe",

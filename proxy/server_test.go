@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -242,6 +244,131 @@ func TestMaxConnectionsHTTP2(t *testing.T) {
 			}
 			if f, err := fr.ReadFrame(); err == nil {
 				t.Errorf("%v after the GOAWAY", f)
+			}
+		})
+	}
+}
+
+// TestSlowReaderKeepsItsAnswer: to net/http an HTTP/2 connection is idle when the last answer
+// is written. It is not closed before its client has it, nor when others want its place.
+func TestSlowReaderKeepsItsAnswer(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs to know what the client has")
+	}
+	const size, step = 300_000, 30_000
+	for _, tt := range []struct {
+		name string
+		then func(dial func() *rawConn, server *downstream.Server) error
+	}{
+		{"crowd", func(dial func() *rawConn, _ *downstream.Server) error {
+			for range 2 { // the second one needs the place of the first
+				c := dial()
+				if _, err := io.WriteString(c, "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+					return err
+				}
+				resp, err := http.ReadResponse(c.br, nil)
+				if err != nil {
+					return err
+				}
+				_ = resp.Body.Close()
+			}
+			return nil
+		}},
+		{"shutdown", func(_ func() *rawConn, server *downstream.Server) error { return server.Shutdown(context.Background()) }},
+	} {
+		for _, over := range []string{"in the clear", "TLS"} {
+			t.Run(tt.name+" "+over, func(t *testing.T) {
+				t.Parallel()
+				g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }))
+				cfg, dial := downstream.Config{MaxConnections: 2, ReadHeaderTimeout: time.Minute}, g.dial
+				if over == "TLS" {
+					cfg.TLS, dial = ownTLS(), func() *rawConn { return g.dialTLS("http/1.1") }
+				}
+				server, done := g.listen(cfg), make(chan error, 1)
+				c := g.dial()
+				_ = c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+				if over == "TLS" {
+					c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+				}
+				c.send(http2.ClientPreface)
+				fr := http2.NewFramer(c, c.Conn)
+				_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 2 * size})
+				_ = fr.WriteWindowUpdate(0, 2*size)
+				_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", "/"), EndStream: true, EndHeaders: true})
+				got, read := 0, 0
+				for got < size {
+					f, err := fr.ReadFrame()
+					if err != nil {
+						t.Fatalf("%v after %d bytes of the answer", err, got)
+					}
+					data, ok := f.(*http2.DataFrame)
+					if !ok {
+						continue
+					}
+					if got == 0 { // all of it is written
+						time.Sleep(200 * time.Millisecond)
+						go func() { done <- tt.then(dial, server) }()
+					}
+					got, read = got+len(data.Data()), read+len(data.Data())
+					if read >= step {
+						_ = fr.WriteWindowUpdate(0, uint32(read))
+						read = 0
+						time.Sleep(150 * time.Millisecond)
+					}
+				}
+				if tt.name == "crowd" && len(done) == 0 {
+					t.Error("another client waits for a slow reader's place")
+				}
+				_ = c.Close()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// slowRecord sends what is written in two halves, with a pause between them.
+type slowRecord struct {
+	net.Conn
+	pause time.Duration
+}
+
+func (s *slowRecord) Write(p []byte) (int, error) {
+	half := 0
+	if s.pause > 0 {
+		half = len(p) / 2
+		if n, err := s.Conn.Write(p[:half]); err != nil {
+			return n, err
+		}
+		time.Sleep(s.pause)
+	}
+	n, err := s.Conn.Write(p[half:])
+	return half + n, err
+}
+
+// TestHalfARecordIsARequest: a kept connection does not make room when some of a request has
+// come, though TLS does not show it yet.
+func TestHalfARecordIsARequest(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	g.listen(downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Minute, TLS: ownTLS()})
+	c := g.dial()
+	records := &slowRecord{Conn: c.Conn}
+	c.Conn = tls.Client(records, &tls.Config{InsecureSkipVerify: true})
+	c.br.Reset(c.Conn)
+	for range 2 {
+		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		resp, err := http.ReadResponse(c.br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		records.pause = 400 * time.Millisecond
+		time.AfterFunc(50*time.Millisecond, func() {
+			if other, err := net.Dial("tcp", g.addr); err == nil {
+				t.Cleanup(func() { _ = other.Close() })
 			}
 		})
 	}

@@ -33,6 +33,8 @@ type Conn struct {
 	writes   deadline.Writer
 	writing  atomic.Bool // a Write waits for the client, or is under way
 	stalled  atomic.Bool // a Write was given up: the client does not read
+	closing  atomic.Bool // Close waits for the client to have all that was written
+	inRecord bool        // the reader has bytes of which TLS has said nothing yet
 
 	mu        sync.Mutex
 	served    bool      // a request has come since the connection was new or idle
@@ -123,9 +125,22 @@ func (c *Conn) CloseWrite() error { return tcpstate.CloseWrite(c.raw) }
 
 // Close implements net.Conn. To the watcher it is as if the client had left. A client that
 // does not read is reset: otherwise the system would keep for minutes what was written to
-// it. After LingerFor, Close may take that long, unless it is called again.
+// it. After LingerFor, Close may take that long, unless it is called again. An idle connection
+// whose client has not got all of the last answer is closed later: see deliver.
 func (c *Conn) Close() error {
 	c.linger()
+	switch {
+	case c.closing.Load():
+		return nil
+	case c.entry.kept.Load() && !c.stalled.Load() && !tcpstate.IsDelivered(c.raw) && c.closing.CompareAndSwap(false, true):
+		go c.deliver()
+		return nil
+	}
+	return c.close()
+}
+
+// close closes the connection now.
+func (c *Conn) close() error {
 	c.listener.watch.remove(c.token)
 	if c.stalled.Load() {
 		c.Drop()
@@ -134,6 +149,37 @@ func (c *Conn) Close() error {
 	c.listener.limiter.leave(&c.entry)
 	c.leave(false)
 	return err
+}
+
+// deliver closes the connection when its client has got all that was written, and has closed it,
+// too. To net/http an answer is over when it is written, and over HTTP/2 the client acknowledges
+// what it reads: a socket that is closed by then answers with a reset, and drops the rest. A client
+// that takes nothing, or stays, is not waited for for long. The limiter counts the connection
+// until the end.
+func (c *Conn) deliver() {
+	const (
+		glance  = 20 * time.Millisecond // between two looks
+		goodbye = time.Second           // for a client that has everything
+	)
+	_ = tcpstate.CloseWrite(c.raw)
+	buf := make([]byte, 512)
+	for last, since := uint64(0), time.Now(); !c.listener.limiter.hasEnded(); {
+		_ = c.raw.SetReadDeadline(time.Now().Add(glance))
+		if _, err := c.raw.Read(buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if acked, _ := tcpstate.Acked(c.raw); acked != last {
+			last, since = acked, time.Now()
+		}
+		patience := c.StallTimeout()
+		if tcpstate.IsDelivered(c.raw) {
+			patience = goodbye
+		}
+		if time.Since(since) >= patience {
+			break
+		}
+	}
+	_ = c.close()
 }
 
 // LingerFor has Close read the rest of a request first, for d at most. A connection that is

@@ -42,13 +42,17 @@ const goodbye = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 1 && c.looksForEnd(&p[0]) {
+	switch {
+	case c.closing.Load():
+		return 0, io.EOF
+	case len(p) == 1 && c.looksForEnd(&p[0]):
 		return 0, nil
-	}
-	if c.frames != nil {
+	case c.frames != nil:
 		return c.readHTTP((*socket)(c), c.frames, p)
 	}
-	return c.reads.Read(c.Conn, p)
+	n, err := c.reads.Read(c.Conn, p)
+	c.inRecord = c.inRecord || n > 0
+	return n, err
 }
 
 // socket reads from a connection without a look at what comes.
@@ -80,6 +84,7 @@ func (c *Conn) readHTTP(r io.Reader, f *frameTimer, p []byte) (int, error) {
 		c.listener.limiter.heard(&c.entry)
 		_ = c.SetReadDeadline(time.Now().Add(f.limit)) // net/http sets it when four bytes have come
 	}
+	c.inRecord = c.inRecord && n == 0
 	f.read(c, p[:n])
 	return n, err
 }
@@ -96,6 +101,9 @@ func (c *Conn) leaveUnlessHeard(r io.Reader, f *frameTimer, p []byte) (int, erro
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && tcpstate.HasUnread(c.raw): // on a machine that stood
 		return 0, c.reads.Interrupt(c.Conn)
+	case f.http1 && c.inRecord && n == 0 && errors.Is(err, os.ErrDeadlineExceeded): // some of a request has come
+		c.listener.limiter.heard(&c.entry)
+		return 0, c.SetReadDeadline(time.Now().Add(f.limit))
 	case f.http1 || !errors.Is(err, os.ErrDeadlineExceeded) && err != nil:
 		return n, err
 	case n > 0:
