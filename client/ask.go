@@ -57,8 +57,9 @@ func pathOf(id string) string { return ticketsPath + "/" + url.PathEscape(id) }
 func (c *Client) end(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endIn)
 	defer cancel()
+	within := endIn / time.Duration(len(c.bases)) // a silent gateway leaves time for the others
 	for {
-		_, err := c.do(ctx, call{method: http.MethodDelete, path: path, within: endIn}, nil)
+		_, err := c.do(ctx, call{method: http.MethodDelete, path: path, within: within}, nil)
 		switch {
 		case err == nil, errors.Is(err, ErrGone):
 			return nil

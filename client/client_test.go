@@ -432,6 +432,18 @@ func TestLostAnswerLeaksNothing(t *testing.T) {
 	})
 }
 
+// A gateway that says nothing does not keep a slot from being given back at another one.
+func TestReleasePastSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		s := acquire(t, c)
+		n.set(c.bases[c.good.Load()].Host, "silent")
+		release(t, s)
+		n.want(0, 0)
+	})
+}
+
 // Who gives up while the answer is on its way does not stay in line.
 func TestCancelledWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
