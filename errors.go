@@ -53,7 +53,12 @@ type Refused struct {
 	text   string
 }
 
-func (r *Refused) Error() string { return fmt.Sprintf("kgate: pool %q: %s", r.Pool, r.text) }
+func (r *Refused) Error() string {
+	if r.Pool == "" { // of a call about a ticket
+		return "kgate: " + r.text
+	}
+	return fmt.Sprintf("kgate: pool %q: %s", r.Pool, r.text)
+}
 
 // Unwrap returns the reason: ErrQueueFull, ErrClientLimit, ErrDraining, ErrIsolated,
 // ErrCancelled or ErrUnknownPool.

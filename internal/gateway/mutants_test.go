@@ -39,8 +39,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestRedeemWithAPausedGateway$", Caught: "after 5s",
 		},
 		{
+			Name: "a wait without end ends at once", File: "ticketcall.go",
+			Old: "return max(c.Wait, c.Wait+ticketPatience)", New: "return c.Wait + ticketPatience",
+			By: "^TestWaitWithoutEnd$", Caught: "does not answer",
+		},
+		{
 			Name: "a silent gateway is waited for without a bound", File: "ticketcall.go",
-			Old: "WithTimeout(ctx, ticketPatience+c.Wait)", New: "WithTimeout(ctx, time.Hour)",
+			Old: "WithTimeout(ctx, c.patience())", New: "WithTimeout(ctx, time.Hour)",
 			By: "^TestRedeemWithAPausedGateway$", Caught: "after 1h",
 		},
 		{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -458,6 +459,52 @@ func TestRedeemWithAPausedGateway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A wait without end for a ticket of another gateway does not end at once.
+func TestWaitWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+		owner, user := f.gateways[1], f.gateways[2]
+		held, err := owner.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tk, err := owner.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(20*time.Second, held.Release)
+		if got, err := user.TestTicket(t.Context(), tk.ID, false, math.MaxInt64); err != nil || !got.Granted {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// Who holds a slot may ask for its fence while epochs begin; it stays the same. It is for the
+// race detector, too.
+func TestFenceWhileEpochsBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
+		s, err := f.gateways[1].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Release()
+		fence, grant := s.Fence(), s.GrantInfo()
+		for k := 3; k < 9; k++ {
+			f.setK(k)
+			for range 20 {
+				if got := s.Fence(); got != fence {
+					t.Errorf("%s became %s", fence, got)
+				}
+				if got := s.GrantInfo(); got != grant {
+					t.Errorf("%+v became %+v", grant, got)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
 }
 
 // A request that leaves before it knows that its ticket's slot is its own leaves the slot

@@ -112,10 +112,18 @@ func (s *Slot) OnLost(abort func()) {
 // Fence names this use of a token for good, also over restarts of the cluster:
 // pool, when the cluster was founded, epoch, serial. Of two uses of one token the
 // later one has the greater numbers.
-func (s *Slot) Fence() string { return s.fence(s.pool.name) }
+func (s *Slot) Fence() string {
+	s.pool.mu.Lock() // a new epoch sets the grant again
+	defer s.pool.mu.Unlock()
+	return s.fence(s.pool.name)
+}
 
 // GrantInfo describes how the slot was granted.
-func (s *Slot) GrantInfo() admission.GrantInfo { return s.grantInfo() }
+func (s *Slot) GrantInfo() admission.GrantInfo {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.grantInfo()
+}
 
 // Transfer returns the two directions in which a request moves bytes. They have to be
 // stopped before the slot is released.

@@ -41,6 +41,9 @@ type ticketCalls struct{ *pools }
 // ticketPatience is how long a call may take besides what the ticket is waited for.
 const ticketPatience = 5 * time.Second
 
+// patience is how long the call may take. A wait without end stays one.
+func (c ticketCall) patience() time.Duration { return max(c.Wait, c.Wait+ticketPatience) }
+
 // do carries out a call where the ticket is. While its gateway is being
 // replaced by its successor it tries again for a while.
 func (g ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, error) {
@@ -49,7 +52,7 @@ func (g ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, er
 	if err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrUnknownTicket, err)
 	}
-	give := time.NewTimer(ticketPatience + c.Wait)
+	give := time.NewTimer(c.patience())
 	defer give.Stop()
 	for {
 		began := g.now()
@@ -94,7 +97,7 @@ func (g ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (
 		return now == successor && g.entitled(standing.Node)
 	})
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, ticketPatience+c.Wait)
+	ctx, cancel = context.WithTimeout(ctx, c.patience())
 	defer cancel()
 	if err := g.call(ctx, m, ticketsPath, c, &reply); err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)

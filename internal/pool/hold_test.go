@@ -98,6 +98,21 @@ func TestSuccessorKeepsTheSlot(t *testing.T) {
 	}
 }
 
+// A ticket that is granted while its holder waits for it has its whole time to live.
+func TestGrantedWhileAwaited(t *testing.T) {
+	const ttl = 10 * time.Second
+	w := newTrio(t, 2)
+	p := w.pools[2]
+	tk := &Ticket{ID: replication.NewID([16]byte{1}, 2), TTL: ttl}
+	p.Keep(w.now, tk)
+	p.Await(w.now, tk, 1)
+	w.now += ttl
+	p.TicketGranted(w.now, 1, tk, kmutex.Grant{Request: 1, Serial: 1})
+	if left := tk.Left(w.now); left != ttl {
+		t.Errorf("%v is left", left)
+	}
+}
+
 // A gateway that is about to leave in order writes down what its tickets have left, and
 // each sign after that. Its successor counts from there, once.
 func TestHandedOver(t *testing.T) {

@@ -10,6 +10,11 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Mutants: []mutant.Mutant{
 		{
+			Name: "who waits for its ticket has given no sign when it is granted", File: "tickets.go",
+			Old: "if t.waiters > 0 { // its holder is waiting here: a sign that is not noted yet\n\t\tt.sign(now)\n\t\theap", New: "if false {\n\t\theap",
+			By: "^TestGrantedWhileAwaited$", Caught: "is left",
+		},
+		{
 			Name: "a pool that cannot begin its epoch asks for nothing", File: "repair.go",
 			Old:    "begin: %w\", p.view.Epoch, err)\n\tp.mend(now)",
 			New:    "begin: %w\", p.view.Epoch, err)",

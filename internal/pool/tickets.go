@@ -35,6 +35,10 @@ func (p *Pool) Keep(now time.Duration, t *Ticket) *Effects {
 func (p *Pool) TicketGranted(now time.Duration, wall int64, t *Ticket, g kmutex.Grant) *Effects {
 	p.fx.reset()
 	t.Granted, t.Grant, t.Epoch = true, g, p.installed
+	if t.waiters > 0 { // its holder is waiting here: a sign that is not noted yet
+		t.sign(now)
+		heap.Fix(&p.tickets.due, t.index)
+	}
 	if t.HoldMax > 0 {
 		t.ends, t.endsAt = now+t.HoldMax, wall+int64(t.HoldMax)
 		if p.tickets.byID[t.ID] == t {
