@@ -154,16 +154,18 @@ func (c *Conn) close() error {
 // deliver closes the connection when its client has got all that was written, and has closed it,
 // too. To net/http an answer is over when it is written, and over HTTP/2 the client acknowledges
 // what it reads: a socket that is closed by then answers with a reset, and drops the rest. A client
-// that takes nothing, or stays, is not waited for for long. The limiter counts the connection
-// until the end.
+// that takes nothing, or stays, is not waited for for long, and none for ever. The limiter counts
+// the connection until the end.
 func (c *Conn) deliver() {
 	const (
 		glance  = 20 * time.Millisecond // between two looks
 		goodbye = time.Second           // for a client that has everything
+		longest = 5 * time.Minute
 	)
 	_ = tcpstate.CloseWrite(c.raw)
 	buf := make([]byte, 512)
-	for last, since := uint64(0), time.Now(); !c.listener.limiter.hasEnded(); {
+	began := time.Now()
+	for last, since := uint64(0), began; time.Since(began) < longest && !c.listener.limiter.hasEnded(); {
 		_ = c.raw.SetReadDeadline(time.Now().Add(glance))
 		if _, err := c.raw.Read(buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			break
