@@ -181,6 +181,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestSlowReaderKeepsItsAnswer$/shutdown", Caught: "of the answer",
 		},
 		{
+			Name: "a client that reads nothing keeps a server from ending", File: "downstream/conn.go",
+			Old: "time.Since(began) < longest && !c.listener.limiter.hasEnded(); {", New: "time.Since(began) < longest; {",
+			By: "^TestSilentReaderDelaysNoEnd$", Caught: "does not end",
+		},
+		{
 			Name: "half of a record is no request", File: "downstream/kept.go",
 			Old: "f.http1 && c.inRecord", New: "false",
 			By: "^TestHalfARecordIsARequest$", Caught: "EOF",

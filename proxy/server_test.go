@@ -329,6 +329,42 @@ func TestSlowReaderKeepsItsAnswer(t *testing.T) {
 	}
 }
 
+// TestSilentReaderDelaysNoEnd: a client that reads nothing of its answer, and stays, does not keep
+// a server from ending in time.
+func TestSilentReaderDelaysNoEnd(t *testing.T) {
+	t.Parallel()
+	for name, over := range map[string]string{"HTTP/1.1": "", "HTTP/2": http2.ClientPreface} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 300_000)) }))
+			server := g.listen(downstream.Config{ReadHeaderTimeout: time.Minute})
+			c := g.dial()
+			_ = c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+			if c.send(over); over == "" {
+				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			} else {
+				fr := http2.NewFramer(c, c)
+				_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+				_ = fr.WriteWindowUpdate(0, 1<<20)
+				_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", "/"), EndStream: true, EndHeaders: true})
+			}
+			time.Sleep(500 * time.Millisecond) // all of the answer is written
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- server.Shutdown(ctx) }()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the end: %v", err)
+				}
+			case <-time.After(patience / 2):
+				t.Fatal("the server does not end")
+			}
+		})
+	}
+}
+
 // slowRecord sends what is written in two halves, with a pause between them.
 type slowRecord struct {
 	net.Conn

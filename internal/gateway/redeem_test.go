@@ -481,8 +481,8 @@ func TestWaitWithoutEnd(t *testing.T) {
 	})
 }
 
-// Who holds a slot may ask for its fence while epochs begin; it stays the same. It is for the
-// race detector, too.
+// A slot's fence stays the same while new epochs begin. The race detector sees whether reading it
+// is safe then.
 func TestFenceWhileEpochsBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 2, admission.BindingLate, time.Millisecond, PoolConfig{})

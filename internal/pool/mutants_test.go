@@ -10,7 +10,7 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Mutants: []mutant.Mutant{
 		{
-			Name: "who waits for its ticket has given no sign when it is granted", File: "tickets.go",
+			Name: "a ticket that is granted while its holder waits gets no new time", File: "tickets.go",
 			Old: "if t.waiters > 0 { // its holder is waiting here: a sign that is not noted yet\n\t\tt.sign(now)\n\t\theap", New: "if false {\n\t\theap",
 			By: "^TestGrantedWhileAwaited$", Caught: "is left",
 		},

@@ -158,30 +158,48 @@ func (c *Conn) close() error {
 // the connection until the end.
 func (c *Conn) deliver() {
 	const (
-		glance  = 20 * time.Millisecond // between two looks
-		goodbye = time.Second           // for a client that has everything
-		longest = 5 * time.Minute
+		glance   = 20 * time.Millisecond // between two looks
+		stayTime = time.Second           // for a client that has everything
+		longest  = 5 * time.Minute
 	)
 	_ = tcpstate.CloseWrite(c.raw)
-	buf := make([]byte, 512)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		c.discard()
+	}()
 	began := time.Now()
 	for last, since := uint64(0), began; time.Since(began) < longest && !c.listener.limiter.hasEnded(); {
-		_ = c.raw.SetReadDeadline(time.Now().Add(glance))
-		if _, err := c.raw.Read(buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			break
+		select {
+		case <-left:
+			_ = c.close()
+			return
+		case <-time.After(glance):
 		}
 		if acked, _ := tcpstate.Acked(c.raw); acked != last {
 			last, since = acked, time.Now()
 		}
 		patience := c.StallTimeout()
 		if tcpstate.IsDelivered(c.raw) {
-			patience = goodbye
+			patience = stayTime
 		}
 		if time.Since(since) >= patience {
 			break
 		}
 	}
 	_ = c.close()
+	<-left
+}
+
+// discard reads until the client has closed the connection, or close has. A read of net/http's
+// may be under way beside it, and set the deadline.
+func (c *Conn) discard() {
+	for {
+		if _, err := io.Copy(io.Discard, c.raw); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		_ = c.raw.SetReadDeadline(time.Time{})
+	}
 }
 
 // LingerFor has Close read the rest of a request first, for d at most. A connection that is
@@ -254,8 +272,8 @@ func (c *Conn) WatchRequest(w Watcher, bodyless bool) (alone bool) {
 	return alone
 }
 
-// WatchReset is like Watch, but the client may close its sending side: w is told only of a
-// reset. While there is no room for what the client sends, nothing is read that would tell.
+// WatchReset is like Watch, but w is told only when the client resets the connection, not when it
+// closes its sending side. It is for a time when nothing is read, which would show a reset.
 func (c *Conn) WatchReset(w Watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

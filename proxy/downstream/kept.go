@@ -43,14 +43,12 @@ const goodbye = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	switch {
-	case c.closing.Load():
-		return 0, io.EOF
 	case len(p) == 1 && c.looksForEnd(&p[0]):
 		return 0, nil
 	case c.frames != nil:
 		return c.readHTTP((*socket)(c), c.frames, p)
 	}
-	n, err := c.reads.Read(c.Conn, p)
+	n, err := (*socket)(c).Read(p)
 	c.inRecord = c.inRecord || n > 0
 	return n, err
 }
@@ -58,7 +56,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 // socket reads from a connection without a look at what comes.
 type socket Conn
 
-func (s *socket) Read(p []byte) (int, error) { return s.reads.Read(s.Conn, p) }
+func (s *socket) Read(p []byte) (int, error) {
+	if s.closing.Load() {
+		return 0, io.EOF
+	}
+	n, err := s.reads.Read(s.Conn, p)
+	if s.closing.Load() { // nobody would get an answer
+		return 0, io.EOF
+	}
+	return n, err
+}
 
 // readHTTP reads for net/http, from r, whose frames f knows. It is for one goroutine at a time.
 func (c *Conn) readHTTP(r io.Reader, f *frameTimer, p []byte) (int, error) {

@@ -96,8 +96,8 @@ func (c *limiter) enter(e *entry, l *listener) {
 	e.fresh.Store(true)
 }
 
-// makeRoomLocked asks idle connections to leave, until as many are leaving as wait. Where many are
-// idle it asks some more: leaving takes a while, and whoever waits to be accepted is not counted.
+// makeRoomLocked asks idle connections to leave, until as many are leaving as wait. If many are
+// idle it asks some more: leaving takes a while, and clients that are not accepted yet are not counted.
 func (c *limiter) makeRoomLocked() {
 	const oneIn, most = 8, 32
 	for c.leaving < int(c.waiting.Load())+min(c.idle.Len()/oneIn, most) {

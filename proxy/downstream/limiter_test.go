@@ -49,8 +49,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestIdleMakeRoom: who waits gets the place of the connection that has been idle for longest, and
-// of no other.
+// TestIdleMakeRoom: a new client gets the place of the connection that has been idle longest, and of
+// no other.
 func TestIdleMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newLimiter(2, time.Hour, slog.New(slog.DiscardHandler))

@@ -40,7 +40,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestIdleMakeRoom$", Caught: "one has a request",
 		},
 		{
-			Name: "a request that has begun to come is none", File: "kept.go",
+			Name: "the first byte of a request does not keep its connection", File: "kept.go",
 			Old: "\t\tc.listener.limiter.heard(&c.entry)\n\t\t_ = c", New: "\t\t_ = c",
 			By: "^TestAskedToLeave$", Caught: "a_byte_has_come",
 		},
