@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol/fairk"
@@ -51,28 +50,4 @@ func TestLateIsFair(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The test finds these defects.
-func TestUnfairMutantsAreCaught(t *testing.T) {
-	const machine, saturated = "../coordinator/late.go", "^TestLateIsFair$/a_hundred_gateways,_saturated"
-	mutant.Suite{By: saturated, Mutants: []mutant.Mutant{
-		{
-			Name: "home's own requests take its stock", File: machine,
-			Old:    "q, ok := l.free.Next(0)\n\tif !ok || l.coordinator {",
-			New:    "if q, ok := l.stock.Next(0); ok && !l.coordinator {\n\t\tl.stock.Remove(q)\n\t\tl.grant(t, q, fx)\n\t\treturn true\n\t}\n\tq, ok := l.free.Next(0)\n\tif !ok || l.coordinator {",
-			Caught: "overtaken by a request that came",
-		},
-		{
-			Name: "home's own requests take its stock, ten gateways", File: machine, By: "^TestLateIsFair$/ten_gateways",
-			Old:    "q, ok := l.free.Next(0)\n\tif !ok || l.coordinator {",
-			New:    "if q, ok := l.stock.Next(0); ok && !l.coordinator {\n\t\tl.stock.Remove(q)\n\t\tl.grant(t, q, fx)\n\t\treturn true\n\t}\n\tq, ok := l.free.Next(0)\n\tif !ok || l.coordinator {",
-			Caught: "overtaken by a request that came",
-		},
-		{
-			Name: "tokens stay while a line waits for the baton", File: machine,
-			Old: "case !waited &&", New: "case (n > 0 || !waited) &&",
-			Caught: "overtaken by a request that came",
-		},
-	}}.Run(t)
 }

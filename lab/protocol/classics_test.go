@@ -4,7 +4,6 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab/check"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/naimi"
@@ -57,39 +56,4 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%s: crashes do no harm", p.Name)
 		}
 	}
-}
-
-func TestMutantsAreCaught(t *testing.T) {
-	const (
-		forest = "naimi/forest.go"
-		suzuki = "suzukikasami/suzukikasami.go"
-	)
-	mutant.Suite{
-		By: "^(TestExplore|TestFuzz)$",
-		Mutants: []mutant.Mutant{
-			{
-				Name: "a requester keeps its parent", File: forest, Caught: "never served|panic|itself",
-				Old: "wanted{q: q, origin: i})\n\tn.parent = none", New: "wanted{q: q, origin: i})",
-			},
-			{Name: "an unused token stays", File: forest, Caught: "never served", Old: "if n.token && !waits {", New: "if false {"},
-			{Name: "the token leaves the critical section", File: forest, Caught: "more than k|panic", Old: "if n.token && !waits {", New: "if n.token {"},
-			{
-				Name: "the token is given away and kept", File: forest, Caught: "more than k|panic|never served|itself",
-				Old: "n.token, n.behind = false, nil", New: "n.behind = nil",
-			},
-			{
-				Name: "the token leaves the critical section, Suzuki-Kasami", File: suzuki, Caught: "more than k|panic",
-				Old: "if n.token != nil && !n.inside {", New: "if n.token != nil {",
-			},
-			{
-				Name: "what was served is not written on the token", File: suzuki, Caught: "never served|panic",
-				Old: "\tn.token.served[i] = n.requested[i]\n", New: "",
-			},
-			{
-				Name: "the queue does not travel with the token", File: suzuki, Caught: "never served|panic",
-				Old: "t.queue = slices.Clone(t.queue[1:])", New: "t.queue = nil",
-			},
-			{Name: "the token is given away and kept, Suzuki-Kasami", File: suzuki, Caught: "more than k|panic", Old: "\tn.token = nil\n", New: ""},
-		},
-	}.Run(t)
 }

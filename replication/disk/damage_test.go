@@ -10,7 +10,6 @@ import (
 
 	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/internal/journal/journaltest"
-	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -127,34 +126,4 @@ func TestPowerLoss(t *testing.T) {
 		}
 		_ = again.Close()
 	}
-}
-
-// Each of these defects is found by the test that is named with it.
-func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
-		{
-			Name: "changes go to memory alone", File: "store.go",
-			Old:    "return s.journal.Append(body, journal.Tag{})",
-			New:    "return json.Unmarshal(body, new(any))",
-			Caught: "panic|has version|acknowledged", By: "^TestPowerLoss$",
-		},
-		{
-			Name: "an old copy is as good as the newest", File: "store.go",
-			Old:    "s.opened.Mark != last && s.opened.Before != last || s.journal.Created()",
-			New:    "s.journal.Created()",
-			Caught: "stale false", By: "^TestOldCopy$",
-		},
-		{
-			Name: "a table that goes stays on disk", File: "store.go",
-			Old:    "\t\t\tdelete(s.tables, c.table)\n",
-			New:    "",
-			Caught: "owners", By: "^TestWhatIsWrittenIsThere$",
-		},
-		{
-			Name: "a file that was written again forgets what changed", File: "store.go",
-			Old:    "out = append(out, Change{t, r.Since(0)})",
-			New:    "if len(out) == 0 {\n\t\t\tout = append(out, Change{t, r.Since(0)})\n\t\t}",
-			Caught: "panic|has version", By: "^TestPowerLoss$|^TestWhatIsWrittenIsThere$",
-		},
-	}}.Run(t)
 }

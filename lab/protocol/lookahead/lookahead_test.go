@@ -4,7 +4,6 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab/check"
 	"github.com/kgate/kgate/lab/protocol"
 )
@@ -40,26 +39,4 @@ func TestFuzz(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestMutantsAreCaught(t *testing.T) {
-	const (
-		line = "line.go"
-		sect = "sections.go"
-		home = "written.go"
-	)
-	mutant.Suite{
-		By: "^(TestExplore|TestFuzz)$",
-		Mutants: []mutant.Mutant{
-			{
-				Name: "a requester keeps its parent", File: line, Caught: "never served|panic",
-				Old: "\tn.parent = none\n\tl.send(i, parent", New: "\tl.send(i, parent",
-			},
-			{Name: "home hands out a token twice", File: home, Caught: "more than k|panic", Old: "\t\tw.stock -= n\n", New: ""},
-			{Name: "a scout waits for ever", File: sect, Caught: "never served|panic", Old: "b.scout, b.found = m.captain, m.first+len(m.places)", New: "b.found = m.first + len(m.places)"},
-			{Name: "a report hides another", File: sect, Caught: "never served|panic", Old: "copy(b.places[m.first:], m.places)", New: "copy(b.places, m.places)"},
-			{Name: "tokens that came before the baton are counted again", File: sect, Caught: "more than k|panic", Old: "n.free, n.parked = m.free+n.parked, 0", New: "n.free = m.free + n.parked"},
-			{Name: "tokens that came before the baton are forgotten", File: sect, Caught: "never served", Old: "m.free+n.parked, 0", New: "m.free, 0"},
-		},
-	}.Run(t)
 }
