@@ -65,145 +65,152 @@ func TestSlowDisks(t *testing.T) {
 		{time.Second, 200 * time.Millisecond},
 	} {
 		t.Run(c.lease.String()+" "+c.sync.String(), func(t *testing.T) {
-			t.Parallel()
-			var n network
-			var log notes
-			delay := new(atomic.Int64)
-			delay.Store(int64(c.sync))
-			started := func(name string, join ...string) *gateway {
-				return n.start(t, name, config{
-					expect: 3, lease: c.lease, dir: t.TempDir(), join: join, files: slowFiles{delay: delay},
-					logs: slog.New(slog.NewTextHandler(&log, nil)),
-				})
-			}
-			began := time.Now()
-			a := started("a")
-			gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
-			leader := leaderOf(t, gateways)
-			t.Logf("a leader after %v", time.Since(began))
-			for _, g := range gateways {
-				g.ready()
-			}
-			t.Logf("all ready after %v", time.Since(began))
-			if !strings.Contains(log.String(), "the disk of data_dir is slow") {
-				t.Error("no log names the disk")
-			}
-			began = time.Now()
-			leader.kill()
-			leaderOf(t, gateways)
-			t.Logf("the next leader after %v", time.Since(began))
+			quiet(t, func(t *testing.T) {
+				n := network{real: true}
+				var log notes
+				delay := new(atomic.Int64)
+				delay.Store(int64(c.sync))
+				started := func(name string, join ...string) *gateway {
+					return n.start(t, name, config{
+						expect: 3, lease: c.lease, dir: t.TempDir(), join: join, files: slowFiles{delay: delay},
+						logs: slog.New(slog.NewTextHandler(&log, nil)),
+					})
+				}
+				began := time.Now()
+				a := started("a")
+				gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
+				leader := leaderOf(t, gateways)
+				t.Logf("a leader after %v", time.Since(began))
+				for _, g := range gateways {
+					g.ready()
+				}
+				t.Logf("all ready after %v", time.Since(began))
+				if !strings.Contains(log.String(), "the disk of data_dir is slow") {
+					t.Error("no log names the disk")
+				}
+				began = time.Now()
+				leader.kill()
+				leaderOf(t, gateways)
+				t.Logf("the next leader after %v", time.Since(began))
+			})
 		})
 	}
 }
 
 // A leader whose disk begins to take 2 s for each sync keeps the leases of all.
 func TestSlowLeader(t *testing.T) {
-	var n network
-	delays := make(map[string]*atomic.Int64)
-	started := func(name string, join ...string) *gateway {
-		delays[name] = new(atomic.Int64)
-		return n.start(t, name, config{
-			expect: 3, lease: 3 * time.Second, dir: t.TempDir(), join: join, files: slowFiles{delay: delays[name]}, stays: true,
-		})
-	}
-	a := started("a")
-	gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
-	for _, g := range gateways {
-		g.ready()
-	}
-	leader := leaderOf(t, gateways)
-	delays[leader.name].Store(int64(2 * time.Second))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	began := time.Now()
-	if err := leader.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
-		t.Error(err)
-	}
-	t.Logf("agreed after %v", time.Since(began))
-	for _, g := range gateways {
-		if !g.Standing().Valid(time.Now()) {
-			t.Errorf("%s has lost its lease", g.name)
+	quiet(t, func(t *testing.T) {
+		n := network{real: true}
+		delays := make(map[string]*atomic.Int64)
+		started := func(name string, join ...string) *gateway {
+			delays[name] = new(atomic.Int64)
+			return n.start(t, name, config{
+				expect: 3, lease: 3 * time.Second, dir: t.TempDir(), join: join, files: slowFiles{delay: delays[name]}, stays: true,
+			})
 		}
-	}
-	delays[leader.name].Store(0)
+		a := started("a")
+		gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
+		for _, g := range gateways {
+			g.ready()
+		}
+		leader := leaderOf(t, gateways)
+		delays[leader.name].Store(int64(2 * time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := leader.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
+			t.Error(err)
+		}
+		t.Logf("agreed after %v", time.Since(began))
+		for _, g := range gateways {
+			if !g.Standing().Valid(time.Now()) {
+				t.Errorf("%s has lost its lease", g.name)
+			}
+		}
+		delays[leader.name].Store(0)
+	})
 }
 
 // A leader whose disk hangs leads no more: nothing is agreed on through it. The others
 // keep their leases meanwhile.
 func TestDiskOfTheLeaderHangs(t *testing.T) {
-	var n network
-	delays := make(map[string]*atomic.Int64)
-	started := func(name string, join ...string) *gateway {
-		delays[name] = new(atomic.Int64)
-		return n.start(t, name, config{
-			expect: 3, lease: 2 * time.Second, dir: t.TempDir(), join: join, files: slowFiles{delay: delays[name]}, stays: true,
-		})
-	}
-	a := started("a")
-	gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
-	for _, g := range gateways {
-		g.ready()
-	}
-	leader := leaderOf(t, gateways)
-	others := without(gateways, leader)
-	delays[leader.name].Store(int64(6 * time.Second))
-	defer delays[leader.name].Store(0)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
-	began := time.Now()
-	if err := others[0].DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
-		t.Error(err)
-	}
-	took := time.Since(began)
-	t.Logf("agreed after %v", took)
-	if bound := 5 * time.Second; late(took, bound) {
-		t.Errorf("agreed after %v, want less than %v", took, bound)
-	}
-	for _, g := range others {
-		if !g.Standing().Valid(time.Now()) {
-			t.Errorf("%s has lost its lease", g.name)
+	quiet(t, func(t *testing.T) {
+		n := network{real: true}
+		delays := make(map[string]*atomic.Int64)
+		started := func(name string, join ...string) *gateway {
+			delays[name] = new(atomic.Int64)
+			return n.start(t, name, config{
+				expect: 3, lease: 2 * time.Second, dir: t.TempDir(), join: join, files: slowFiles{delay: delays[name]}, stays: true,
+			})
 		}
-	}
+		a := started("a")
+		gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
+		for _, g := range gateways {
+			g.ready()
+		}
+		leader := leaderOf(t, gateways)
+		others := without(gateways, leader)
+		delays[leader.name].Store(int64(6 * time.Second))
+		defer delays[leader.name].Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := others[0].DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
+			t.Error(err)
+		}
+		took := time.Since(began)
+		t.Logf("agreed after %v", took)
+		if bound := 5 * time.Second; took > bound {
+			t.Errorf("agreed after %v, want less than %v", took, bound)
+		}
+		for _, g := range others {
+			if !g.Standing().Valid(time.Now()) {
+				t.Errorf("%s has lost its lease", g.name)
+			}
+		}
+	})
 }
 
 // A gateway that comes when the start of the log is gone gets a snapshot, and has it on
 // disk; so does one that was away meanwhile.
 func TestSnapshotsGetToDisk(t *testing.T) {
-	var n network
-	root := t.TempDir()
-	dir := func(name string) string { return filepath.Join(root, name) }
-	three := n.three(t, dir)
-	for _, g := range three {
-		g.ready()
-	}
-	define(t, three[0], "p", 1)
-	leader := leaderOf(t, three)
-	away := three[0]
-	if away == leader {
-		away = three[1]
-	}
-	away.kill()
-	for k := range 300 {
-		agreeOnK(t, leader, "p", 2+k)
-	}
-	if err := leader.raft.Snapshot().Error(); err != nil {
-		t.Fatal(err)
-	}
-	if first, _ := leader.storage.logs.FirstIndex(); first < 2 {
-		t.Fatalf("the log still begins with entry %d", first)
-	}
-	back := n.start(t, away.name, config{expect: 3, dir: dir(away.name), join: []string{leader.gossip}})
-	fourth := n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{leader.gossip}})
-	for _, g := range []*gateway{back, fourth} {
-		g.ready()
-		if metas, err := g.storage.snapshots.List(); err != nil || len(metas) != 1 {
-			t.Errorf("%s: %d snapshots: %v", g.name, len(metas), err)
+	virtual(t, func(t *testing.T) {
+		var n network
+		root := t.TempDir()
+		dir := func(name string) string { return filepath.Join(root, name) }
+		three := n.three(t, dir)
+		for _, g := range three {
+			g.ready()
 		}
-	}
-	fourth.kill()
-	fourth = n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{leader.gossip}})
-	fourth.ready()
-	for _, g := range []*gateway{back, fourth} {
-		until(t, g.name+" knows k", func() bool { return kOf(g) == 301 })
-	}
+		define(t, three[0], "p", 1)
+		leader := leaderOf(t, three)
+		away := three[0]
+		if away == leader {
+			away = three[1]
+		}
+		away.kill()
+		for k := range 300 {
+			agreeOnK(t, leader, "p", 2+k)
+		}
+		if err := leader.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := leader.storage.logs.FirstIndex(); first < 2 {
+			t.Fatalf("the log still begins with entry %d", first)
+		}
+		back := n.start(t, away.name, config{expect: 3, dir: dir(away.name), join: []string{leader.gossip}})
+		fourth := n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{leader.gossip}})
+		for _, g := range []*gateway{back, fourth} {
+			g.ready()
+			if metas, err := g.storage.snapshots.List(); err != nil || len(metas) != 1 {
+				t.Errorf("%s: %d snapshots: %v", g.name, len(metas), err)
+			}
+		}
+		fourth.kill()
+		fourth = n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{leader.gossip}})
+		fourth.ready()
+		for _, g := range []*gateway{back, fourth} {
+			until(t, g.name+" knows k", func() bool { return kOf(g) == 301 })
+		}
+	})
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/journal"
-	"github.com/kgate/kgate/internal/stall"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -32,22 +31,16 @@ func TestMain(m *testing.M) {
 		beGateway()
 		return
 	}
-	stalls = stall.Start()
+	beganBoot = 0 // the clock that goes on while the machine sleeps knows no virtual time
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"),
 		goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe"))
 }
 
-// stalls are what the machine has kept the tests from running for.
-var stalls *stall.Meter
+// usualLease is that of gateways for which a test names none.
+const usualLease = time.Second
 
-// late reports that something which has just ended took longer than it may, and not
-// because the machine had no time for it. One that stands for a part of a lease is a
-// fault of its own: gateways are kept out for it, again and again.
-func late(took, bound time.Duration) bool {
-	now := time.Now()
-	began := now.Add(-took)
-	return judgesTimes && took > bound+stalls.Between(began, now) && stalls.Worst(began, time.Second) < 300*time.Millisecond
-}
+// testTimeout is how long a test waits for what has to happen.
+const testTimeout = time.Minute
 
 // network lets the gateways of one test reach each other. A gateway's peer
 // address is where its control stream listens; its raft stream listens beside
@@ -59,6 +52,10 @@ type network struct {
 	delay   time.Duration
 	missing func(*gateway) map[kmutex.Node]time.Time
 	key     clusterKey
+	// real: they run in real time, over loopback, with a real gossip.
+	real bool
+	// rumours are the gossip in virtual time.
+	rumours rumours
 	// forged: gossip has other addresses of all gateways than their own.
 	forged atomic.Bool
 
@@ -115,8 +112,13 @@ func (l layer) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", l.resolve(addr))
+	dial := dialWire
+	if l.n.real {
+		dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}
+	}
+	conn, err := dial(ctx, l.resolve(addr))
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +244,7 @@ type gateway struct {
 	*Cluster
 	t     testing.TB
 	name  string
-	agent *serfring.Agent
+	agent agent
 	config
 	peerAddr string
 	gone     bool
@@ -253,12 +255,12 @@ type gateway struct {
 
 // gossip is what a gateway hears.
 type gossip struct {
-	*serfring.Agent
+	agent
 	n *network
 }
 
 func (g gossip) Members() []serfring.Member {
-	members := g.Agent.Members()
+	members := g.agent.Members()
 	for i := range members {
 		if g.n.forged.Load() {
 			members[i].PeerAddr = "127.0.0.1:1"
@@ -303,8 +305,11 @@ func logger(t testing.TB, name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("gateway", name))
 }
 
-func listen(t testing.TB, addr string) net.Listener {
+func (n *network) listen(t testing.TB, addr string) net.Listener {
 	t.Helper()
+	if !n.real {
+		return listenWire(t, addr)
+	}
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
@@ -317,26 +322,20 @@ func listen(t testing.TB, addr string) net.Listener {
 
 func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	t.Helper()
-	control, raftListener := listen(t, conf.peer), listen(t, "")
+	control, raftListener := n.listen(t, conf.peer), n.listen(t, "")
 	if n.delay > 0 {
 		control, raftListener = slowListener{control, n.delay}, slowListener{raftListener, n.delay}
 	}
 	control = askedListener{control, &n.questions}
 	peer := control.Addr().String()
 	n.note(peer, raftListener.Addr().String())
-	if conf.gossip == "" {
-		conf.gossip = "127.0.0.1:0"
-	}
 	boot := newBoot()
-	agent, err := serfring.Start(serfring.Config{
+	agent := n.gossip(t, serfring.Config{
 		Name: name, Boot: boot, PeerAddr: peer, Version: "test", Expect: conf.expect,
 		Bind: conf.gossip, Join: conf.join, Keys: keys(conf.key),
 		RetryInterval: 100 * time.Millisecond, LeaveDelay: 20 * time.Millisecond,
 		Logger: logger(t, name),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	conf.peer, conf.gossip = peer, agent.Addr()
 	g := &gateway{t: t, name: name, agent: agent, config: conf, peerAddr: peer, n: n}
 	missing := func() map[kmutex.Node]time.Time {
@@ -345,6 +344,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		}
 		return n.missing(g)
 	}
+	var err error
 	g.Cluster, err = Start(t.Context(), Config{
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
 		BootstrapExpect: conf.expect, Joining: conf.joining, Witness: conf.witness,
@@ -362,6 +362,25 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	g.owner.Go(g.own)
 	t.Cleanup(g.kill)
 	return g
+}
+
+// gossip starts a gateway's agent.
+func (n *network) gossip(t testing.TB, conf serfring.Config) agent {
+	t.Helper()
+	if !n.real {
+		if conf.Bind == "" {
+			conf.Bind = newAddress()
+		}
+		return n.rumours.start(conf)
+	}
+	if conf.Bind == "" {
+		conf.Bind = "127.0.0.1:0"
+	}
+	a, err := serfring.Start(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // own is what the gateway's owner does, who never has anything in flight.
@@ -411,7 +430,7 @@ func (g *gateway) leave() {
 	g.t.Helper()
 	g.gone = true
 	defer g.owner.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := g.Leave(ctx); err != nil {
 		g.t.Errorf("%s: leave: %v", g.name, err)
@@ -426,7 +445,7 @@ func (g *gateway) leave() {
 
 func (g *gateway) ready() {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(g.t.Context(), testTimeout)
 	defer cancel()
 	if err := g.Ready(ctx); err != nil {
 		g.t.Fatalf("%s: not ready: %v; %+v", g.name, err, g.stats())
@@ -436,12 +455,10 @@ func (g *gateway) ready() {
 // until waits for something that no channel tells of.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	began := time.Now()
-	for deadline := began.Add(15 * time.Second); !ok(); {
-		if now := time.Now(); now.After(deadline) && now.After(deadline.Add(2*stalls.Between(began, now))) {
-			t.Fatalf("not within 15s: %s", what)
+	for deadline := time.Now().Add(testTimeout); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", testTimeout, what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -58,55 +58,56 @@ func (n *network) narrows(from *gateway, to []*gateway) {
 // A leader whose entries do not reach the others, though its heartbeats do, leads no more
 // after a while.
 func TestEntriesOfTheLeaderAreLost(t *testing.T) {
-	t.Parallel() // it mostly waits
-	var n network
-	gateways := n.three(t, nil)
-	settle(t, gateways)
-	leads := leaderOf(t, gateways)
-	others := without(gateways, leads)
-	n.narrows(leads, others)
-	began := time.Now()
-	define(t, others[0], strings.Repeat("long", 15), 3)
-	took := time.Since(began)
-	t.Logf("agreed after %v", took)
-	if late(took, 5*time.Second) {
-		t.Errorf("agreed after %v", took)
-	}
-	if leaderOf(t, gateways) == leads {
-		t.Error("it leads still")
-	}
-	n.heal()
-	settle(t, gateways)
+	virtual(t, func(t *testing.T) {
+		var n network
+		gateways := n.three(t, nil)
+		settle(t, gateways)
+		leads := leaderOf(t, gateways)
+		others := without(gateways, leads)
+		n.narrows(leads, others)
+		began := time.Now()
+		define(t, others[0], strings.Repeat("long", 15), 3)
+		took := time.Since(began)
+		t.Logf("agreed after %v", took)
+		if took > 5*time.Second {
+			t.Errorf("agreed after %v", took)
+		}
+		if leaderOf(t, gateways) == leads {
+			t.Error("it leads still")
+		}
+		n.heal()
+		settle(t, gateways)
+	})
 }
 
 // A gateway that could come in, but for a path that loses long packets, stays out: to a
 // member and from one.
 func TestNarrowPathKeepsOut(t *testing.T) {
-	t.Parallel() // it mostly waits
 	for _, comes := range []bool{true, false} {
 		t.Run(fmt.Sprint("from the newcomer ", comes), func(t *testing.T) {
-			t.Parallel()
-			var n network
-			gateways := n.three(t, nil)
-			settle(t, gateways)
-			odd, one := followerOf(t, gateways), leaderOf(t, gateways)
-			if comes {
-				n.narrows(odd, []*gateway{one})
-			} else {
-				n.narrows(one, []*gateway{odd})
-			}
-			lost := odd.stands()
-			if err := one.Suspend(t.Context(), odd.name); err != nil {
-				t.Fatal(err)
-			}
-			suspended(t, without(gateways, odd), lost) // what tells odd of it may be long
-			until(t, "it says so", func() bool { return slices.Contains(odd.peers.unreached(t.Context()), one.name) })
-			time.Sleep(2 * one.View().Lease)
-			if _, in := one.View().Named(odd.name); in {
-				t.Error("it is in")
-			}
-			n.heal()
-			settle(t, gateways)
+			virtual(t, func(t *testing.T) {
+				var n network
+				gateways := n.three(t, nil)
+				settle(t, gateways)
+				odd, one := followerOf(t, gateways), leaderOf(t, gateways)
+				if comes {
+					n.narrows(odd, []*gateway{one})
+				} else {
+					n.narrows(one, []*gateway{odd})
+				}
+				lost := odd.stands()
+				if err := one.Suspend(t.Context(), odd.name); err != nil {
+					t.Fatal(err)
+				}
+				suspended(t, without(gateways, odd), lost) // what tells odd of it may be long
+				until(t, "it says so", func() bool { return slices.Contains(odd.peers.unreached(t.Context()), one.name) })
+				time.Sleep(2 * one.View().Lease)
+				if _, in := one.View().Named(odd.name); in {
+					t.Error("it is in")
+				}
+				n.heal()
+				settle(t, gateways)
+			})
 		})
 	}
 }

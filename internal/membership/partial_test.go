@@ -49,39 +49,39 @@ func ghosts(t *testing.T, gateways []*gateway) []string {
 // on, and the view has nobody who does not stand. The two ends of the link may be
 // anybody, the leader of before among them.
 func TestHealedButForOneLink(t *testing.T) {
-	t.Parallel() // they mostly wait
-	var n network
-	gateways := n.five(t)
-	define(t, gateways[0], "p", 3)
-	for _, pair := range [][2]int{{0, 1}, {3, 4}} {
-		for i, a := range gateways {
-			for _, b := range gateways[:i] {
-				n.block(a, b)
-			}
-		}
-		time.Sleep(3 * gateways[0].View().Lease)
-		for i, a := range gateways {
-			for j, b := range gateways[:i] {
-				if j != pair[0] || i != pair[1] {
-					n.unblock(a, b)
+	virtual(t, func(t *testing.T) {
+		var n network
+		gateways := n.five(t)
+		define(t, gateways[0], "p", 3)
+		for _, pair := range [][2]int{{0, 1}, {3, 4}} {
+			for i, a := range gateways {
+				for _, b := range gateways[:i] {
+					n.block(a, b)
 				}
 			}
+			time.Sleep(3 * gateways[0].View().Lease)
+			for i, a := range gateways {
+				for j, b := range gateways[:i] {
+					if j != pair[0] || i != pair[1] {
+						n.unblock(a, b)
+					}
+				}
+			}
+			took := serving(t, gateways, 4)
+			t.Logf("all but %v healed: four stand after %v", pair, took)
+			if took > 5*time.Second {
+				t.Errorf("four stand after %v", took)
+			}
+			until(t, "all members stand", func() bool { return len(ghosts(t, gateways)) == 0 })
+			n.heal()
+			settle(t, gateways)
 		}
-		took := serving(t, gateways, 4)
-		t.Logf("all but %v healed: four stand after %v", pair, took)
-		if late(took, 5*time.Second) {
-			t.Errorf("four stand after %v", took)
-		}
-		until(t, "all members stand", func() bool { return len(ghosts(t, gateways)) == 0 })
-		n.heal()
-		settle(t, gateways)
-	}
+	})
 }
 
 // A gateway that can open no new connections, and one that nobody can open one to,
 // do not keep the others from going on when somebody else is killed.
 func TestNoNewConnections(t *testing.T) {
-	t.Parallel() // they mostly wait
 	for name, bar := range map[string]func(n *network, g *gateway, others []*gateway){
 		"to anybody": func(n *network, g *gateway, others []*gateway) {
 			for _, o := range others {
@@ -96,28 +96,29 @@ func TestNoNewConnections(t *testing.T) {
 	} {
 		for _, who := range []string{"follower", "leader"} {
 			t.Run(name+", "+who, func(t *testing.T) {
-				t.Parallel()
-				var n network
-				gateways := n.five(t)
-				define(t, gateways[0], "p", 3)
-				odd := followerOf(t, gateways)
-				if who == "leader" {
-					odd = leaderOf(t, gateways)
-				}
-				others := without(gateways, odd)
-				bar(&n, odd, others)
-				dead := others[0]
-				lost := dead.stands()
-				dead.kill()
-				left := others[1:]
-				took := suspended(t, left, lost)
-				took += serving(t, left, 3)
-				t.Logf("the killed one is suspended and the others stand after %v", took)
-				if late(took, 4*time.Second) {
-					t.Errorf("it takes %v", took)
-				}
-				n.heal()
-				settle(t, without(gateways, dead))
+				virtual(t, func(t *testing.T) {
+					var n network
+					gateways := n.five(t)
+					define(t, gateways[0], "p", 3)
+					odd := followerOf(t, gateways)
+					if who == "leader" {
+						odd = leaderOf(t, gateways)
+					}
+					others := without(gateways, odd)
+					bar(&n, odd, others)
+					dead := others[0]
+					lost := dead.stands()
+					dead.kill()
+					left := others[1:]
+					took := suspended(t, left, lost)
+					took += serving(t, left, 3)
+					t.Logf("the killed one is suspended and the others stand after %v", took)
+					if took > 4*time.Second {
+						t.Errorf("it takes %v", took)
+					}
+					n.heal()
+					settle(t, without(gateways, dead))
+				})
 			})
 		}
 	}
@@ -127,85 +128,90 @@ func TestNoNewConnections(t *testing.T) {
 // majority gets through to it: it hands the lead over and goes, and the four others are
 // in the view.
 func TestLeaderWithTwoBrokenLinks(t *testing.T) {
-	t.Parallel()                         // they mostly wait
-	n := network{lease: 3 * time.Second} // load alone deposes no leader
-	gateways := n.five(t)
-	lead := leaderOf(t, gateways)
-	others := without(gateways, lead)
-	n.block(lead, others[0])
-	n.block(lead, others[1])
-	began := time.Now()
-	until(t, "the leader is out and the others stand", func() bool {
-		for _, g := range others {
-			if m, in := others[2].View().Named(g.name); !in || g.Standing().Node != m.Node || !g.Standing().Valid(time.Now()) {
-				return false
+	virtual(t, func(t *testing.T) {
+		n := network{lease: 3 * time.Second} // load alone deposes no leader
+		gateways := n.five(t)
+		lead := leaderOf(t, gateways)
+		others := without(gateways, lead)
+		n.block(lead, others[0])
+		n.block(lead, others[1])
+		began := time.Now()
+		until(t, "the leader is out and the others stand", func() bool {
+			for _, g := range others {
+				if m, in := others[2].View().Named(g.name); !in || g.Standing().Node != m.Node || !g.Standing().Valid(time.Now()) {
+					return false
+				}
 			}
-		}
-		_, in := others[2].View().Named(lead.name)
-		return !in
+			_, in := others[2].View().Named(lead.name)
+			return !in
+		})
+		t.Logf("after %v", time.Since(began))
+		n.heal()
+		settle(t, gateways)
 	})
-	t.Logf("after %v", time.Since(began))
-	n.heal()
-	settle(t, gateways)
 }
 
 // A member whose report does not reach the pool's home is suspended by the home's
 // complaints, though it renews.
 func TestMissed(t *testing.T) {
-	t.Parallel() // they mostly wait
-	gateways, old := missed(t, time.Second, config{stays: true})
-	took := suspended(t, gateways, old)
-	t.Logf("suspended after %v", took)
-	if bound := gateways[0].View().Lease/2 + time.Second; late(took, bound) {
-		t.Errorf("suspended after %v, want less than %v", took, bound)
-	}
+	virtual(t, func(t *testing.T) {
+		gateways, old := missed(t, time.Second, config{stays: true})
+		took := suspended(t, gateways, old)
+		t.Logf("suspended after %v", took)
+		if bound := gateways[0].View().Lease/2 + time.Second; took > bound {
+			t.Errorf("suspended after %v, want less than %v", took, bound)
+		}
+	})
 }
 
 // A leader that is silent counts as none, but not for what it was silent about in a
 // term before: that would end its new one at once.
 func TestSilenceCountsInOneTerm(t *testing.T) {
-	t.Parallel() // they mostly wait
-	var n network
-	gateways := n.three(t, nil)
-	settle(t, gateways)
-	g := followerOf(t, gateways)
-	id := g.leaderID()
-	silent := func() bool { return time.Now().After(g.leaders.silentFrom(id)) }
-	term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
-	g.leaders.renewed.Store(&renewal{id, term, long})
-	if !silent() {
-		t.Error("a leader that is silent for a lease is one")
-	}
-	g.leaders.renewed.Store(&renewal{id, term - 1, long})
-	if silent() {
-		t.Error("a leader is none because of a term before")
-	}
+	virtual(t, func(t *testing.T) {
+		var n network
+		gateways := n.three(t, nil)
+		settle(t, gateways)
+		g := followerOf(t, gateways)
+		id := g.leaderID()
+		silent := func() bool { return time.Now().After(g.leaders.silentFrom(id)) }
+		term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
+		g.leaders.renewed.Store(&renewal{id, term, long})
+		if !silent() {
+			t.Error("a leader that is silent for a lease is one")
+		}
+		g.leaders.renewed.Store(&renewal{id, term - 1, long})
+		if silent() {
+			t.Error("a leader is none because of a term before")
+		}
+	})
 }
 
 // A leader does not look again and again whether it hears from a leader.
 func TestLeaderWaitsForNoLeader(t *testing.T) {
-	t.Parallel() // they mostly wait
-	var n network
-	g := leaderOf(t, []*gateway{n.start(t, "a", config{expect: 1})})
-	if in := g.leaders.silentIn(); in < lookAgain {
-		t.Errorf("the leader looks again in %v, want %v", in, lookAgain)
-	}
+	virtual(t, func(t *testing.T) {
+		var n network
+		g := leaderOf(t, []*gateway{n.start(t, "a", config{expect: 1})})
+		if in := g.leaders.silentIn(); in < lookAgain {
+			t.Errorf("the leader looks again in %v, want %v", in, lookAgain)
+		}
+	})
 }
 
 // A gateway that is kept out for its links does not keep its tokens out: they come
 // back before it does, and before its lease has run out.
 func TestKeptOutOwesNothing(t *testing.T) {
-	t.Parallel() // they mostly wait
-	gateways, old := missed(t, 6*time.Second, config{})
-	began := time.Now()
-	suspended(t, gateways, old)
-	until(t, "nothing is owed", func() bool { return len(poolOf(t, gateways[0], "p").Owed) == 0 })
-	if m, in := gateways[0].View().Named("missed"); in {
-		t.Errorf("%+v was let in first", m)
-	}
-	if took, wait := time.Since(began), gateways[0].View().LeaseWait(); late(took, wait) {
-		t.Errorf("nothing is owed after %v, the lease was over after %v", took, wait)
-	}
+	virtual(t, func(t *testing.T) {
+		gateways, old := missed(t, 6*time.Second, config{})
+		began := time.Now()
+		suspended(t, gateways, old)
+		until(t, "nothing is owed", func() bool { return len(poolOf(t, gateways[0], "p").Owed) == 0 })
+		if m, in := gateways[0].View().Named("missed"); in {
+			t.Errorf("%+v was let in first", m)
+		}
+		if took, wait := time.Since(began), gateways[0].View().LeaseWait(); took > wait {
+			t.Errorf("nothing is owed after %v, the lease was over after %v", took, wait)
+		}
+	})
 }
 
 // missed starts three gateways and one whose report does not reach the home of pool p,
@@ -243,35 +249,26 @@ func missed(t *testing.T, lease time.Duration, conf config) (others []*gateway, 
 // Renewals, and the questions to the voters that confirm them, go over connections
 // that are there: none is given up because a majority has answered before.
 func TestRenewalsOpenNoConnections(t *testing.T) {
-	t.Parallel() // they mostly wait
-	var n network
-	gateways := n.five(t)
-	count := func() (dials, questions int) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.dials, int(n.questions.Load())
-	}
-	const attempts = 5
-	for range attempts {
+	virtual(t, func(t *testing.T) {
+		var n network
+		gateways := n.five(t)
+		count := func() (dials, questions int) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.dials, int(n.questions.Load())
+		}
 		time.Sleep(gateways[0].View().Lease)
 		dialsBefore, before := count()
-		began := time.Now()
 		time.Sleep(3 * gateways[0].View().Lease)
 		// There are 90 renewals in three leases, and a question to each voter for most of them. A
 		// busy machine has more connections open at a time, and raft's and links' among them.
 		dials, questions := count()
 		dials, questions = dials-dialsBefore, questions-before
 		t.Logf("%d connections opened for %d questions", dials, questions)
-		if dials <= questions*3/4 {
-			return
+		if dials > questions*3/4 {
+			t.Errorf("%d connections opened in three leases in which %d questions were asked", dials, questions)
 		}
-		stood := stalls.Worst(began, time.Second)
-		if stood <= 300*time.Millisecond {
-			t.Fatalf("%d connections opened in three leases in which %d questions were asked", dials, questions)
-		}
-		t.Logf("the machine stood for %v within a lease: gateways come and go for that; once more", stood)
-	}
-	t.Skip("the machine stood still each time")
+	})
 }
 
 // askedListener counts the requests that come on its connections: each has the first byte
@@ -331,51 +328,54 @@ func TestLongCommandsFit(t *testing.T) {
 
 // More losses at once than one command names go into several.
 func TestManyLossesAtOnce(t *testing.T) {
-	var n network
-	g := n.start(t, "a", config{expect: 1})
-	g.stands()
-	var verdict leader.Verdict
-	back := leader.Return{Pool: "p"}
-	for i := range 10 * maxNodes {
-		node := math.MaxUint64 - kmutex.Node(i) // nobody, so nothing comes of it
-		verdict.Suspend = append(verdict.Suspend, leader.Suspicion{Member: leader.Member{Node: node}, Reason: leader.Gone})
-		verdict.Expire = append(verdict.Expire, node)
-		back.Nodes = append(back.Nodes, node)
-	}
-	define(t, g, "p", 1)
-	verdict.Return = []leader.Return{back}
-	before := g.View().Number
-	if err := g.judge.carryOut(verdict); err != nil {
-		t.Fatal(err)
-	}
-	if now := g.View().Number; now != before {
-		t.Errorf("view %d after view %d", now, before)
-	}
+	virtual(t, func(t *testing.T) {
+		var n network
+		g := n.start(t, "a", config{expect: 1})
+		g.stands()
+		var verdict leader.Verdict
+		back := leader.Return{Pool: "p"}
+		for i := range 10 * maxNodes {
+			node := math.MaxUint64 - kmutex.Node(i) // nobody, so nothing comes of it
+			verdict.Suspend = append(verdict.Suspend, leader.Suspicion{Member: leader.Member{Node: node}, Reason: leader.Gone})
+			verdict.Expire = append(verdict.Expire, node)
+			back.Nodes = append(back.Nodes, node)
+		}
+		define(t, g, "p", 1)
+		verdict.Return = []leader.Return{back}
+		before := g.View().Number
+		if err := g.judge.carryOut(verdict); err != nil {
+			t.Fatal(err)
+		}
+		if now := g.View().Number; now != before {
+			t.Errorf("view %d after view %d", now, before)
+		}
+	})
 }
 
 // A voter that answers on a connection of before and cannot be dialed does not count
 // as one that would vote: neither could its vote be asked for.
 func TestLeaderlessMustBeDialed(t *testing.T) {
-	t.Parallel() // they mostly wait
-	var n network
-	gateways := n.five(t)
-	g, o := gateways[0], gateways[1]
-	for _, dead := range gateways[2:] {
-		dead.kill() // and there is no majority any more
-	}
-	until(t, "there is no leader", func() bool { return g.leaders.term().Leaderless && o.leaders.term().Leaderless })
-	voter := o.stats().Server
-	if said := g.elections.askLeaderless(t.Context(), voter); !said.Leaderless {
-		t.Fatalf("it says %+v", said)
-	}
-	if before, most := g.elections.askVoters(g.voters()); before != 0 || most {
-		t.Errorf("%d before it, a majority: %v", before, most)
-	}
-	n.bar(g, o)
-	if said := g.elections.askLeaderless(t.Context(), voter); said.Leaderless {
-		t.Error("it counts, and cannot be dialed")
-	}
-	if _, err := g.leaders.termOf(t.Context(), voter); err != nil {
-		t.Errorf("the connection of before: %v", err)
-	}
+	virtual(t, func(t *testing.T) {
+		var n network
+		gateways := n.five(t)
+		g, o := gateways[0], gateways[1]
+		for _, dead := range gateways[2:] {
+			dead.kill() // and there is no majority any more
+		}
+		until(t, "there is no leader", func() bool { return g.leaders.term().Leaderless && o.leaders.term().Leaderless })
+		voter := o.stats().Server
+		if said := g.elections.askLeaderless(t.Context(), voter); !said.Leaderless {
+			t.Fatalf("it says %+v", said)
+		}
+		if before, most := g.elections.askVoters(g.voters()); before != 0 || most {
+			t.Errorf("%d before it, a majority: %v", before, most)
+		}
+		n.bar(g, o)
+		if said := g.elections.askLeaderless(t.Context(), voter); said.Leaderless {
+			t.Error("it counts, and cannot be dialed")
+		}
+		if _, err := g.leaders.termOf(t.Context(), voter); err != nil {
+			t.Errorf("the connection of before: %v", err)
+		}
+	})
 }

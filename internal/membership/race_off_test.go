@@ -2,8 +2,5 @@
 
 package membership
 
-import "time"
-
-const judgesTimes = true
-
-const usualLease = time.Second
+// raceDetector tells that these tests run under the race detector.
+const raceDetector = false

@@ -2,11 +2,5 @@
 
 package membership
 
-import "time"
-
-// The race detector slows everything down: a run with it looks for races, and judges
-// no times.
-const judgesTimes = false
-
-// usualLease is that of gateways for which a test names none.
-const usualLease = 2 * time.Second
+// raceDetector tells that these tests run under the race detector.
+const raceDetector = true

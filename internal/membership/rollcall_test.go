@@ -65,64 +65,69 @@ func kOf(g *gateway) int {
 func TestOldCopies(t *testing.T) {
 	for _, back := range []string{"a", "b", "ab", "bc"} {
 		t.Run(back, func(t *testing.T) {
-			t.Parallel()
-			var n network
-			dirs, old := aged(t, &n, "a", "b", "c")
-			for _, name := range strings.Split(back, "") {
-				copyTo(t, dirs(name), old(name))
-			}
-			gateways := n.three(t, dirs)
-			for _, g := range gateways {
-				g.ready()
-			}
-			agree(t, gateways, "a", "b", "c")
-			for _, g := range gateways {
-				if kOf(g) != 2 {
-					t.Errorf("%s: k is %d again", g.name, kOf(g))
+			virtual(t, func(t *testing.T) {
+				var n network
+				dirs, old := aged(t, &n, "a", "b", "c")
+				for _, name := range strings.Split(back, "") {
+					copyTo(t, dirs(name), old(name))
 				}
-			}
+				gateways := n.three(t, dirs)
+				for _, g := range gateways {
+					g.ready()
+				}
+				agree(t, gateways, "a", "b", "c")
+				for _, g := range gateways {
+					if kOf(g) != 2 {
+						t.Errorf("%s: k is %d again", g.name, kOf(g))
+					}
+				}
+			})
 		})
 	}
 }
 
 // Of two gateways one votes. With an old copy it could lead alone: it is refused.
 func TestOldCopyOfTheOnlyVoter(t *testing.T) {
-	n := network{lease: 3 * time.Second} // the witness has a lease to answer
-	dirs, old := aged(t, &n, "a", "b")
-	copyTo(t, dirs("a"), old("a"))
-	b := n.start(t, "b", config{expect: 2, dir: dirs("b")})
-	a := n.start(t, "a", config{expect: 2, dir: dirs("a"), join: []string{b.gossip}})
-	select {
-	case err := <-a.Failed():
-		if !errors.Is(err, errBehind) || !strings.Contains(err.Error(), "move the directory away") {
-			t.Errorf("%v", err)
+	virtual(t, func(t *testing.T) {
+		n := network{lease: 3 * time.Second} // the witness has a lease to answer
+		dirs, old := aged(t, &n, "a", "b")
+		copyTo(t, dirs("a"), old("a"))
+		b := n.start(t, "b", config{expect: 2, dir: dirs("b")})
+		a := n.start(t, "a", config{expect: 2, dir: dirs("a"), join: []string{b.gossip}})
+		select {
+		case err := <-a.Failed():
+			if !errors.Is(err, errBehind) || !strings.Contains(err.Error(), "move the directory away") {
+				t.Errorf("%v", err)
+			}
+		case <-time.After(15 * time.Second):
+			t.Errorf("an old copy is believed: k is %d", kOf(a))
 		}
-	case <-time.After(15 * time.Second):
-		t.Errorf("an old copy is believed: k is %d", kOf(a))
-	}
-	if a.stats().Role == "leader" {
-		t.Error("it leads")
-	}
+		if a.stats().Role == "leader" {
+			t.Error("it leads")
+		}
+	})
 }
 
 // The one that knows better comes back when the others have gone on: it says so and
 // takes nothing back.
 func TestOldCopiesBeforeTheRightOne(t *testing.T) {
-	var n network
-	dirs, old := aged(t, &n, "a", "b", "c")
-	copyTo(t, dirs("a"), old("a"))
-	copyTo(t, dirs("b"), old("b"))
-	a := n.start(t, "a", config{expect: 3, dir: dirs("a")})
-	b := n.start(t, "b", config{expect: 3, dir: dirs("b"), join: []string{a.gossip}})
-	a.ready()
-	b.ready()
-	c := n.start(t, "c", config{expect: 3, dir: dirs("c"), join: []string{a.gossip}})
-	select {
-	case err := <-c.Failed():
-		if !strings.Contains(err.Error(), "have lost what was agreed on") {
-			t.Errorf("%v", err)
+	virtual(t, func(t *testing.T) {
+		var n network
+		dirs, old := aged(t, &n, "a", "b", "c")
+		copyTo(t, dirs("a"), old("a"))
+		copyTo(t, dirs("b"), old("b"))
+		a := n.start(t, "a", config{expect: 3, dir: dirs("a")})
+		b := n.start(t, "b", config{expect: 3, dir: dirs("b"), join: []string{a.gossip}})
+		a.ready()
+		b.ready()
+		c := n.start(t, "c", config{expect: 3, dir: dirs("c"), join: []string{a.gossip}})
+		select {
+		case err := <-c.Failed():
+			if !strings.Contains(err.Error(), "have lost what was agreed on") {
+				t.Errorf("%v", err)
+			}
+		case <-time.After(15 * time.Second):
+			t.Error("nobody notices that what was agreed on is gone")
 		}
-	case <-time.After(15 * time.Second):
-		t.Error("nobody notices that what was agreed on is gone")
-	}
+	})
 }

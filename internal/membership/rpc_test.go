@@ -28,7 +28,7 @@ func asServer(id, addr string) raft.RPCHeader {
 func (n *network) attacker(t *testing.T, cluster string) *raft.NetworkTransport {
 	t.Helper()
 	n.note("attacker", "")
-	s := newRaftStream(layer{listen(t, ""), n, "attacker", n.raftAddr}, func() string { return cluster },
+	s := newRaftStream(layer{n.listen(t, ""), n, "attacker", n.raftAddr}, func() string { return cluster },
 		func(net.Conn, string, string) error { return nil }, time.Second, slog.New(slog.DiscardHandler))
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: s, MaxPool: 0, MaxRPCsInFlight: 1, Timeout: time.Second, Logger: hclog.NewNullLogger(),
@@ -40,99 +40,103 @@ func (n *network) attacker(t *testing.T, cluster string) *raft.NetworkTransport 
 // TestHostileRPC: who can speak raft as one of the voters, and sends what no honest one
 // does, changes nothing: not the term, not the leader, and not after a restart.
 func TestHostileRPC(t *testing.T) {
-	var n network
-	root := t.TempDir()
-	dirs := func(name string) string { return filepath.Join(root, name) }
-	three := n.three(t, dirs)
-	for _, g := range three {
-		g.ready()
-	}
-	leader := leaderOf(t, three)
-	before := leader.raft.CurrentTerm()
-	evil := n.attacker(t, leader.storage.clusterID())
-	for _, as := range three {
-		header := asServer(as.stats().Server, as.peerAddr)
-		for _, to := range three {
-			id, addr := raft.ServerID(to.stats().Server), address(to.peerAddr, to.stats().Server)
-			for _, term := range []uint64{math.MaxUint64, math.MaxUint64 - 1, maxTerm, before + maxTermStep + 100} {
-				calls := map[string]error{
-					"RequestVote": evil.RequestVote(id, addr, &raft.RequestVoteRequest{
-						RPCHeader: header, Term: term, LastLogIndex: math.MaxUint64, LastLogTerm: term, LeadershipTransfer: true,
-					}, new(raft.RequestVoteResponse)),
-					"RequestPreVote": evil.RequestPreVote(id, addr, &raft.RequestPreVoteRequest{RPCHeader: header, Term: term}, new(raft.RequestPreVoteResponse)),
-					"AppendEntries":  evil.AppendEntries(id, addr, &raft.AppendEntriesRequest{RPCHeader: header, Term: term}, new(raft.AppendEntriesResponse)),
-					"InstallSnapshot": evil.InstallSnapshot(id, addr, &raft.InstallSnapshotRequest{
-						RPCHeader: header, Term: term, SnapshotVersion: 1, LastLogIndex: 9999,
-						Configuration: raft.EncodeConfiguration(raft.Configuration{}),
-					}, new(raft.InstallSnapshotResponse), bytes.NewReader(nil)),
-					"bad configuration": evil.AppendEntries(id, addr, &raft.AppendEntriesRequest{
-						RPCHeader: header, Term: before, PrevLogEntry: 1, PrevLogTerm: 1,
-						Entries: []*raft.Log{{Index: 2, Term: before, Type: raft.LogConfiguration, Data: []byte("nonsense")}},
-					}, new(raft.AppendEntriesResponse)),
+	virtual(t, func(t *testing.T) {
+		var n network
+		root := t.TempDir()
+		dirs := func(name string) string { return filepath.Join(root, name) }
+		three := n.three(t, dirs)
+		for _, g := range three {
+			g.ready()
+		}
+		leader := leaderOf(t, three)
+		before := leader.raft.CurrentTerm()
+		evil := n.attacker(t, leader.storage.clusterID())
+		for _, as := range three {
+			header := asServer(as.stats().Server, as.peerAddr)
+			for _, to := range three {
+				id, addr := raft.ServerID(to.stats().Server), address(to.peerAddr, to.stats().Server)
+				for _, term := range []uint64{math.MaxUint64, math.MaxUint64 - 1, maxTerm, before + maxTermStep + 100} {
+					calls := map[string]error{
+						"RequestVote": evil.RequestVote(id, addr, &raft.RequestVoteRequest{
+							RPCHeader: header, Term: term, LastLogIndex: math.MaxUint64, LastLogTerm: term, LeadershipTransfer: true,
+						}, new(raft.RequestVoteResponse)),
+						"RequestPreVote": evil.RequestPreVote(id, addr, &raft.RequestPreVoteRequest{RPCHeader: header, Term: term}, new(raft.RequestPreVoteResponse)),
+						"AppendEntries":  evil.AppendEntries(id, addr, &raft.AppendEntriesRequest{RPCHeader: header, Term: term}, new(raft.AppendEntriesResponse)),
+						"InstallSnapshot": evil.InstallSnapshot(id, addr, &raft.InstallSnapshotRequest{
+							RPCHeader: header, Term: term, SnapshotVersion: 1, LastLogIndex: 9999,
+							Configuration: raft.EncodeConfiguration(raft.Configuration{}),
+						}, new(raft.InstallSnapshotResponse), bytes.NewReader(nil)),
+						"bad configuration": evil.AppendEntries(id, addr, &raft.AppendEntriesRequest{
+							RPCHeader: header, Term: before, PrevLogEntry: 1, PrevLogTerm: 1,
+							Entries: []*raft.Log{{Index: 2, Term: before, Type: raft.LogConfiguration, Data: []byte("nonsense")}},
+						}, new(raft.AppendEntriesResponse)),
+					}
+					for name, err := range calls {
+						if err == nil {
+							t.Errorf("%s of term %d as %s to %s is answered", name, term, as.name, to.name)
+						}
+					}
 				}
-				for name, err := range calls {
-					if err == nil {
-						t.Errorf("%s of term %d as %s to %s is answered", name, term, as.name, to.name)
+				if as != leader && as != to {
+					if err := evil.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: header}, new(raft.TimeoutNowResponse)); err == nil {
+						t.Errorf("TimeoutNow as %s, who does not lead, to %s is answered", as.name, to.name)
 					}
 				}
 			}
-			if as != leader && as != to {
-				if err := evil.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: header}, new(raft.TimeoutNowResponse)); err == nil {
-					t.Errorf("TimeoutNow as %s, who does not lead, to %s is answered", as.name, to.name)
-				}
-			}
 		}
-	}
-	if now := leaderOf(t, three); now != leader || now.raft.CurrentTerm() != before {
-		t.Errorf("%s leads in term %d; before, %s in %d", now.name, now.raft.CurrentTerm(), leader.name, before)
-	}
-	define(t, three[0], "p", 3)
-	agree(t, three, "a", "b", "c")
-	for _, g := range three {
-		g.kill()
-	}
-	three = n.three(t, dirs)
-	for _, g := range three {
-		g.ready()
-	}
-	define(t, three[1], "q", 3)
+		if now := leaderOf(t, three); now != leader || now.raft.CurrentTerm() != before {
+			t.Errorf("%s leads in term %d; before, %s in %d", now.name, now.raft.CurrentTerm(), leader.name, before)
+		}
+		define(t, three[0], "p", 3)
+		agree(t, three, "a", "b", "c")
+		for _, g := range three {
+			g.kill()
+		}
+		three = n.three(t, dirs)
+		for _, g := range three {
+			g.ready()
+		}
+		define(t, three[1], "q", 3)
+	})
 }
 
 // TestSpeaksForItself: over TLS a raft message has to come from the gateway in whose
 // name it is.
 func TestSpeaksForItself(t *testing.T) {
-	var n network
-	g := n.start(t, "a", config{expect: 1})
-	g.ready()
-	term := g.raft.CurrentTerm()
-	for _, c := range []struct {
-		what   string
-		caller *tls.ConnectionState
-		header raft.RPCHeader
-		ok     bool
-	}{
-		{"its own name", by("b"), asServer("b/1", "x:1"), true},
-		{"another's name", by("c"), asServer("b/1", "x:1"), false},
-		{"another's address", by("b"), raft.RPCHeader{ID: []byte("b/1"), Addr: []byte(address("x:1", "c/1"))}, false},
-		{"no name", by("b"), raft.RPCHeader{}, false},
-		{"no certificate", &tls.ConnectionState{}, asServer("b/1", "x:1"), false},
-		{"no TLS", nil, asServer("b/1", "x:1"), true},
-	} {
-		for _, message := range []raft.WithRPCHeader{
-			&raft.RequestVoteRequest{RPCHeader: c.header, Term: term},
-			&raft.RequestPreVoteRequest{RPCHeader: c.header, Term: term},
-			&raft.AppendEntriesRequest{RPCHeader: c.header, Term: term - 1}, // this one leads the present one
+	virtual(t, func(t *testing.T) {
+		var n network
+		g := n.start(t, "a", config{expect: 1})
+		g.ready()
+		term := g.raft.CurrentTerm()
+		for _, c := range []struct {
+			what   string
+			caller *tls.ConnectionState
+			header raft.RPCHeader
+			ok     bool
+		}{
+			{"its own name", by("b"), asServer("b/1", "x:1"), true},
+			{"another's name", by("c"), asServer("b/1", "x:1"), false},
+			{"another's address", by("b"), raft.RPCHeader{ID: []byte("b/1"), Addr: []byte(address("x:1", "c/1"))}, false},
+			{"no name", by("b"), raft.RPCHeader{}, false},
+			{"no certificate", &tls.ConnectionState{}, asServer("b/1", "x:1"), false},
+			{"no TLS", nil, asServer("b/1", "x:1"), true},
 		} {
-			if err := g.guard.judgeRPC(c.caller, message); (err == nil) != c.ok || !c.ok && !errors.Is(err, errRPC) {
-				t.Errorf("%s, %T: %v", c.what, message, err)
+			for _, message := range []raft.WithRPCHeader{
+				&raft.RequestVoteRequest{RPCHeader: c.header, Term: term},
+				&raft.RequestPreVoteRequest{RPCHeader: c.header, Term: term},
+				&raft.AppendEntriesRequest{RPCHeader: c.header, Term: term - 1}, // this one leads the present one
+			} {
+				if err := g.guard.judgeRPC(c.caller, message); (err == nil) != c.ok || !c.ok && !errors.Is(err, errRPC) {
+					t.Errorf("%s, %T: %v", c.what, message, err)
+				}
 			}
 		}
-	}
-	for _, answer := range []uint64{math.MaxUint64, maxTerm + 1, term + maxTermStep + 1} {
-		if err := (retryTransport{n: g.raftNode}).answer(nil, &answer); err == nil || answer != 0 {
-			t.Errorf("an answer in term %d: %v", answer, err)
+		for _, answer := range []uint64{math.MaxUint64, maxTerm + 1, term + maxTermStep + 1} {
+			if err := (retryTransport{n: g.raftNode}).answer(nil, &answer); err == nil || answer != 0 {
+				t.Errorf("an answer in term %d: %v", answer, err)
+			}
 		}
-	}
+	})
 }
 
 // frame encodes a message as raft's transport does.

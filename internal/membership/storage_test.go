@@ -151,7 +151,7 @@ func TestStartFailsClean(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	control, stream := listen(t, ""), listen(t, "")
+	control, stream := listenWire(t, ""), listenWire(t, "")
 	_, err := Start(t.Context(), Config{
 		Name: "a", Boot: "x", PeerAddr: control.Addr().String(), DataDir: path,
 		Discovery: still{}, Links: links{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},

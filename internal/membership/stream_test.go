@@ -26,7 +26,7 @@ func testStream(t *testing.T, admit func(conn net.Conn, cluster, server string) 
 	t.Helper()
 	var n network
 	n.note("here", "")
-	s := newRaftStream(layer{listen(t, ""), &n, "here", func(a string) string { return a }}, func() string { return "c1" },
+	s := newRaftStream(layer{n.listen(t, ""), &n, "here", func(a string) string { return a }}, func() string { return "c1" },
 		admit, time.Second, slog.New(slog.DiscardHandler))
 	s.open()
 	t.Cleanup(func() {
@@ -83,7 +83,7 @@ func TestGreetingRefusesGarbage(t *testing.T) {
 		"\n", "GET / HTTP/1.1\r\n\r\n", "kgate-raft/2 c1 a/1\n", "kgate-raft/1\n", "kgate-raft/1 c1\n",
 		strings.Repeat("x", 2*greetingMax), "\x00\x01\x02\n",
 	} {
-		conn, err := net.Dial("tcp", s.Addr().String())
+		conn, err := dialWire(t.Context(), s.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 	s := testStream(t, func(net.Conn, string, string) error { return nil })
 	var open []net.Conn
 	for range greetingsAtOnce + 10 {
-		conn, err := net.Dial("tcp", s.Addr().String())
+		conn, err := dialWire(t.Context(), s.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,27 +140,29 @@ func isReset(err error) bool { return err != nil && strings.Contains(err.Error()
 // An incarnation with an empty memory does not vote for the one that was at
 // its address before; another cluster's leader is nobody to it.
 func TestAdmit(t *testing.T) {
-	var n network
-	g := n.start(t, "a", config{expect: 1})
-	g.ready()
-	own := g.stats()
-	for _, tt := range []struct {
-		cluster, server string
-		ok              bool
-	}{
-		{own.Cluster, own.Server, true},
-		{own.Cluster, "a/another", false},
-		{"other", own.Server, false},
-		{"", own.Server, false},
-	} {
-		if err := g.guard.admit(nil, tt.cluster, tt.server); (err == nil) != tt.ok {
-			t.Errorf("admit(%q, %q) = %v", tt.cluster, tt.server, err)
+	virtual(t, func(t *testing.T) {
+		var n network
+		g := n.start(t, "a", config{expect: 1})
+		g.ready()
+		own := g.stats()
+		for _, tt := range []struct {
+			cluster, server string
+			ok              bool
+		}{
+			{own.Cluster, own.Server, true},
+			{own.Cluster, "a/another", false},
+			{"other", own.Server, false},
+			{"", own.Server, false},
+		} {
+			if err := g.guard.admit(nil, tt.cluster, tt.server); (err == nil) != tt.ok {
+				t.Errorf("admit(%q, %q) = %v", tt.cluster, tt.server, err)
+			}
 		}
-	}
-	blank := n.start(t, "b", config{expect: 1, joining: true})
-	if err := blank.guard.admit(nil, "any", blank.stats().Server); err != nil {
-		t.Errorf("a gateway with an empty log goes with whoever lets it in: %v", err)
-	}
+		blank := n.start(t, "b", config{expect: 1, joining: true})
+		if err := blank.guard.admit(nil, "any", blank.stats().Server); err != nil {
+			t.Errorf("a gateway with an empty log goes with whoever lets it in: %v", err)
+		}
+	})
 }
 
 func TestRaftLogIsQuietAndShort(t *testing.T) {

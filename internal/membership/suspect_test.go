@@ -142,46 +142,50 @@ func TestHowLongDialsTake(t *testing.T) {
 // A leader grants nothing without a majority that confirms it, though it was
 // never told that it leads no more; and it still grants once they answer.
 func TestUnconfirmedLeaderGrantsNothing(t *testing.T) {
-	var n network
-	gateways := n.three(t, nil)
-	settle(t, gateways)
-	leader := leaderOf(t, gateways)
-	s := leader.stands()
-	ask := func(tag uint64) <-chan error {
-		done := make(chan error, 1)
-		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			done <- leader.leases.ask(ctx, renewalRequest{Renewal: lease.Renewal{Node: s.Node, Tag: tag}})
-		}()
-		return done
-	}
-	// A renewal of the gateway's own may take the place of one of these.
-	tag := uint64(1000)
-	until(t, "a confirmed leader grants", func() bool { tag++; return <-ask(tag) == nil })
-	// A voter says that it is in a later term, as it would after an election.
-	leader.leases.mu.Lock()
-	grantor := leader.leases.grantor
-	leader.leases.mu.Unlock()
-	leader.leases.answer(grantor, 0, "somebody", grantor.Term()+1)
-	if grantor.Receive(lease.Renewal{Node: s.Node, Tag: tag + 1}, 0) || grantor.Waiting() {
-		t.Error("a leader that heard of a later term grants")
-	}
-	// It was not true: it makes sure that it leads, and goes on.
-	until(t, "it grants again", func() bool { tag++; return <-ask(tag) == nil })
+	virtual(t, func(t *testing.T) {
+		var n network
+		gateways := n.three(t, nil)
+		settle(t, gateways)
+		leader := leaderOf(t, gateways)
+		s := leader.stands()
+		ask := func(tag uint64) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				done <- leader.leases.ask(ctx, renewalRequest{Renewal: lease.Renewal{Node: s.Node, Tag: tag}})
+			}()
+			return done
+		}
+		// A renewal of the gateway's own may take the place of one of these.
+		tag := uint64(1000)
+		until(t, "a confirmed leader grants", func() bool { tag++; return <-ask(tag) == nil })
+		// A voter says that it is in a later term, as it would after an election.
+		leader.leases.mu.Lock()
+		grantor := leader.leases.grantor
+		leader.leases.mu.Unlock()
+		leader.leases.answer(grantor, 0, "somebody", grantor.Term()+1)
+		if grantor.Receive(lease.Renewal{Node: s.Node, Tag: tag + 1}, 0) || grantor.Waiting() {
+			t.Error("a leader that heard of a later term grants")
+		}
+		// It was not true: it makes sure that it leads, and goes on.
+		until(t, "it grants again", func() bool { tag++; return <-ask(tag) == nil })
+	})
 }
 
 // Who is asked for its term must be the server that is meant.
 func TestOtherServerDoesNotConfirm(t *testing.T) {
-	var n network
-	g := n.start(t, "a", config{expect: 1})
-	g.ready()
-	var said termAnswer
-	self := peercall.To{Name: "a", Addr: g.peerAddr}
-	if err := g.peers.call(t.Context(), "GET", self, pathTerm+"?server=a%2Felse", nil, &said); err == nil {
-		t.Errorf("another server's question is answered: %+v", said)
-	}
-	if err := g.peers.call(t.Context(), "GET", self, pathTerm+"?server="+g.stats().Server, nil, &said); err != nil || said.Term != g.stats().Term {
-		t.Errorf("%+v, %v", said, err)
-	}
+	virtual(t, func(t *testing.T) {
+		var n network
+		g := n.start(t, "a", config{expect: 1})
+		g.ready()
+		var said termAnswer
+		self := peercall.To{Name: "a", Addr: g.peerAddr}
+		if err := g.peers.call(t.Context(), "GET", self, pathTerm+"?server=a%2Felse", nil, &said); err == nil {
+			t.Errorf("another server's question is answered: %+v", said)
+		}
+		if err := g.peers.call(t.Context(), "GET", self, pathTerm+"?server="+g.stats().Server, nil, &said); err != nil || said.Term != g.stats().Term {
+			t.Errorf("%+v, %v", said, err)
+		}
+	})
 }

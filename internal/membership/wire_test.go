@@ -73,53 +73,54 @@ func (k clusterKey) secure(t testing.TB, l StreamLayer, name string) StreamLayer
 // TestSpeaksForItselfOverTLS: over real connections with real certificates, only the
 // gateway that a certificate is for can speak in its own name.
 func TestSpeaksForItselfOverTLS(t *testing.T) {
-	var n network
-	g := n.start(t, "a", config{expect: 1})
-	g.ready()
-	key := clusterKey(clusterkey.New())
-	transport := func(l net.Listener, name string) (*raftStream, *raft.NetworkTransport) {
-		s := newRaftStream(key.secure(t, layer{l, &n, name, func(addr string) string { return addr }}, name), func() string { return "c" },
-			func(net.Conn, string, string) error { return nil }, time.Second, slog.New(slog.DiscardHandler))
-		trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: s, MaxPool: 0, MaxRPCsInFlight: 1, Timeout: 2 * time.Second, Logger: hclog.NewNullLogger(),
-		})
-		t.Cleanup(func() { _ = trans.Close() })
-		return s, trans
-	}
-	port := listen(t, "")
-	s, heard := transport(port, "a")
-	s.guard = g.guard.guard
-	s.open()
-	done := make(chan struct{})
-	t.Cleanup(func() { close(done) })
-	go func() {
-		for {
-			select {
-			case rpc := <-heard.Consumer():
-				rpc.Respond(&raft.RequestPreVoteResponse{Granted: true}, nil)
-			case <-done:
-				return
+	virtual(t, func(t *testing.T) {
+		var n network
+		g := n.start(t, "a", config{expect: 1})
+		g.ready()
+		key := clusterKey(clusterkey.New())
+		transport := func(l net.Listener, name string) (*raftStream, *raft.NetworkTransport) {
+			s := newRaftStream(key.secure(t, layer{l, &n, name, func(addr string) string { return addr }}, name), func() string { return "c" },
+				func(net.Conn, string, string) error { return nil }, time.Second, slog.New(slog.DiscardHandler))
+			trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+				Stream: s, MaxPool: 0, MaxRPCsInFlight: 1, Timeout: 2 * time.Second, Logger: hclog.NewNullLogger(),
+			})
+			t.Cleanup(func() { _ = trans.Close() })
+			return s, trans
+		}
+		port := n.listen(t, "")
+		s, heard := transport(port, "a")
+		s.guard = g.guard.guard
+		s.open()
+		done := make(chan struct{})
+		t.Cleanup(func() { close(done) })
+		go func() {
+			for {
+				select {
+				case rpc := <-heard.Consumer():
+					rpc.Respond(&raft.RequestPreVoteResponse{Granted: true}, nil)
+				case <-done:
+					return
+				}
+			}
+		}()
+		target := address(port.Addr().String(), "a/1")
+		for _, c := range []struct {
+			certificate, speaksAs string
+			ok                    bool
+		}{{"b", "b/1", true}, {"c", "b/1", false}, {"b", "c/1", false}, {"c", "c/1", true}} {
+			_, evil := transport(n.listen(t, ""), c.certificate)
+			var answer raft.RequestPreVoteResponse
+			err := evil.RequestPreVote("a/1", target, &raft.RequestPreVoteRequest{RPCHeader: asServer(c.speaksAs, "x:1"), Term: g.raft.CurrentTerm()}, &answer)
+			if answer.Granted != c.ok || (err == nil) != c.ok {
+				t.Errorf("with the certificate of %s in the name of %s: answered %t, %v", c.certificate, c.speaksAs, answer.Granted, err)
 			}
 		}
-	}()
-	target := address(port.Addr().String(), "a/1")
-	for _, c := range []struct {
-		certificate, speaksAs string
-		ok                    bool
-	}{{"b", "b/1", true}, {"c", "b/1", false}, {"b", "c/1", false}, {"c", "c/1", true}} {
-		_, evil := transport(listen(t, ""), c.certificate)
-		var answer raft.RequestPreVoteResponse
-		err := evil.RequestPreVote("a/1", target, &raft.RequestPreVoteRequest{RPCHeader: asServer(c.speaksAs, "x:1"), Term: g.raft.CurrentTerm()}, &answer)
-		if answer.Granted != c.ok || (err == nil) != c.ok {
-			t.Errorf("with the certificate of %s in the name of %s: answered %t, %v", c.certificate, c.speaksAs, answer.Granted, err)
-		}
-	}
+	})
 }
 
 // TestUnknownLeaderIsListenedTo: a gateway comes back, and its own log does not name the leader as a
 // raft server. It listens to the leader, and to no other stranger.
 func TestUnknownLeaderIsListenedTo(t *testing.T) {
-	t.Parallel() // it mostly waits
 	start := func(t *testing.T) (n *network, three []*gateway) {
 		n = &network{key: clusterKey(clusterkey.New())}
 		root := t.TempDir()
@@ -142,93 +143,98 @@ func TestUnknownLeaderIsListenedTo(t *testing.T) {
 		})
 		back := n.start(t, away.name, config{expect: 3, dir: away.dir, join: []string{leads.gossip}})
 		back.ready()
-		stranger := newRaftStream(n.key.secure(t, layer{listen(t, ""), n, "stranger", n.raftAddr}, "x"), leads.storage.clusterID, nil, time.Second, slog.New(slog.DiscardHandler))
+		stranger := newRaftStream(n.key.secure(t, layer{n.listen(t, ""), n, "stranger", n.raftAddr}, "x"), leads.storage.clusterID, nil, time.Second, slog.New(slog.DiscardHandler))
 		t.Cleanup(func() { _ = stranger.Close() })
 		if _, err := stranger.Dial(address(back.peerAddr, back.stats().Server), time.Second); !errors.Is(err, errGreeting) {
 			t.Errorf("a stranger is listened to: %v", err)
 		}
 	}
 	t.Run("it came meanwhile", func(t *testing.T) {
-		t.Parallel()
-		n, three := start(t)
-		away := followerOf(t, three)
-		away.leave()
-		left := without(three, away)
-		d := n.start(t, "d", config{expect: 1, joining: true, join: []string{left[0].gossip}})
-		left = append(left, d)
-		settle(t, left)
-		returns(t, n, away, d, left)
+		virtual(t, func(t *testing.T) {
+			n, three := start(t)
+			away := followerOf(t, three)
+			away.leave()
+			left := without(three, away)
+			d := n.start(t, "d", config{expect: 1, joining: true, join: []string{left[0].gossip}})
+			left = append(left, d)
+			settle(t, left)
+			returns(t, n, away, d, left)
+		})
 	})
 	t.Run("nobody else is left", func(t *testing.T) {
-		t.Parallel()
-		n, three := start(t)
-		away := followerOf(t, three)
-		away.leave()
-		left := without(three, away)
-		var came []*gateway
-		for _, name := range []string{"d", "e"} {
-			came = append(came, n.start(t, name, config{expect: 1, joining: true, join: []string{left[0].gossip}}))
-		}
-		settle(t, append(slices.Clone(left), came...))
-		for _, g := range left {
-			g.leave()
-		}
-		settle(t, came)
-		back := n.start(t, away.name, config{expect: 3, dir: away.dir, join: []string{came[0].gossip}})
-		until(t, "it says what to do", func() bool {
-			return strings.Contains(back.stats().Problem, "none of the gateways that this one knows is there")
+		virtual(t, func(t *testing.T) {
+			n, three := start(t)
+			away := followerOf(t, three)
+			away.leave()
+			left := without(three, away)
+			var came []*gateway
+			for _, name := range []string{"d", "e"} {
+				came = append(came, n.start(t, name, config{expect: 1, joining: true, join: []string{left[0].gossip}}))
+			}
+			settle(t, append(slices.Clone(left), came...))
+			for _, g := range left {
+				g.leave()
+			}
+			settle(t, came)
+			back := n.start(t, away.name, config{expect: 3, dir: away.dir, join: []string{came[0].gossip}})
+			until(t, "it says what to do", func() bool {
+				return strings.Contains(back.stats().Problem, "none of the gateways that this one knows is there")
+			})
 		})
 	})
 	t.Run("its removal was not agreed on", func(t *testing.T) {
-		t.Parallel()
-		n, three := start(t)
-		away := leaderOf(t, three)
-		left := without(three, away)
-		away.kill()
-		// It ended when nobody else had its last entry yet.
-		file, err := raftfile.Open(filepath.Join(away.dir, dataFile), raftfile.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		others := slices.DeleteFunc(slices.Clone(away.servers()), func(s raft.Server) bool { return nameOf(s.ID) == left[0].name })
-		last := file.Last()
-		if err := errors.Join(file.StoreLog(&raft.Log{
-			Index: last.Index + 1, Term: last.Term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: others}),
-		}), file.Close()); err != nil {
-			t.Fatal(err)
-		}
-		returns(t, n, away, left[0], left)
+		virtual(t, func(t *testing.T) {
+			n, three := start(t)
+			away := leaderOf(t, three)
+			left := without(three, away)
+			away.kill()
+			// It ended when nobody else had its last entry yet.
+			file, err := raftfile.Open(filepath.Join(away.dir, dataFile), raftfile.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			others := slices.DeleteFunc(slices.Clone(away.servers()), func(s raft.Server) bool { return nameOf(s.ID) == left[0].name })
+			last := file.Last()
+			if err := errors.Join(file.StoreLog(&raft.Log{
+				Index: last.Index + 1, Term: last.Term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: others}),
+			}), file.Close()); err != nil {
+				t.Fatal(err)
+			}
+			returns(t, n, away, left[0], left)
+		})
 	})
 }
 
 // TestForgedAddresses: who can forge what gossip says of addresses stops nobody who is in.
 func TestForgedAddresses(t *testing.T) {
-	var n network
-	const lease = 2 * time.Second
-	three := n.leased(t, lease, nil)
-	leader := leaderOf(t, three)
-	before := make(map[*gateway]kmutex.Node)
-	for _, g := range three {
-		before[g] = g.stands().Node
-	}
-	n.forged.Store(true)
-	// Connections that are open would do for long.
-	for i, a := range three {
-		for _, b := range three[i+1:] {
-			n.block(a, b)
-		}
-	}
-	n.heal()
-	for deadline := time.Now().Add(2 * lease); time.Now().Before(deadline); time.Sleep(lease / 20) {
+	virtual(t, func(t *testing.T) {
+		var n network
+		const lease = 2 * time.Second
+		three := n.leased(t, lease, nil)
+		leader := leaderOf(t, three)
+		before := make(map[*gateway]kmutex.Node)
 		for _, g := range three {
-			if s := g.Standing(); !s.Valid(time.Now()) || s.Node != before[g] {
-				t.Fatalf("%s has lost its lease", g.name)
+			before[g] = g.stands().Node
+		}
+		n.forged.Store(true)
+		// Connections that are open would do for long.
+		for i, a := range three {
+			for _, b := range three[i+1:] {
+				n.block(a, b)
 			}
 		}
-	}
-	if follower := without(three, leader)[0]; follower.DefinePool(t.Context(), Pool{Name: "p", K: 3, Binding: admission.BindingLate}) != nil {
-		t.Errorf("%s gets no pool agreed on", follower.name)
-	}
+		n.heal()
+		for deadline := time.Now().Add(2 * lease); time.Now().Before(deadline); time.Sleep(lease / 20) {
+			for _, g := range three {
+				if s := g.Standing(); !s.Valid(time.Now()) || s.Node != before[g] {
+					t.Fatalf("%s has lost its lease", g.name)
+				}
+			}
+		}
+		if follower := without(three, leader)[0]; follower.DefinePool(t.Context(), Pool{Name: "p", K: 3, Binding: admission.BindingLate}) != nil {
+			t.Errorf("%s gets no pool agreed on", follower.name)
+		}
+	})
 }
 
 // TestNamesForPeople: who has a name that a terminal would obey is not let in.
