@@ -3,7 +3,7 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-again newcomer demo test race check soak fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test all-tests race check soak fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,47 +21,28 @@ demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Two modules: the product's, and test, which needs more than who imports kgate should
-# inherit. go.work joins them, so that each of these commands works in this folder, too.
+# inherit. go.work joins them: "work" is the packages of both. Many tests wait for most of
+# their time, so more of them run at once than there are processors.
+WORK = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off -p 4 -parallel 8
 
-# Tests with real processes and real time: they wait for most of theirs, so several run at
-# a time, and none beside them that compute.
-WAITING := ./test/cluster ./test/netns ./internal/membership ./test/browser ./test/library ./test/abuse ./test/docs \
-	./test/haproxy ./cmd/kgate ./test/peers ./test/plan ./test/caddy ./internal/demo
-# Tests that compare figures of gateways with those of their clients. They run alone.
-COMPARING := ./test/prometheus
-COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e 'kgate/%$$',$(WAITING) $(COMPARING)))
-# Packages without a goroutine, and tests of texts and of programs, have nothing to race with.
-SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease \
-	./configs/... ./internal/headeredit ./internal/hostaddr ./internal/httplist ./internal/problems ./test/... ./lab/... | \
-	grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
+# Packages with goroutines. The race detector takes many times as long, so it runs what is fast.
+CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/gateway ./internal/journal ./internal/membership \
+	./internal/node ./internal/pace ./internal/peercall ./internal/transport ./proxy/... ./replication/disk ./telemetry/... ./test/library
 
-# What is timed must not run beside compilers.
-COMPILE = $(GO) list -export -test -deps $(WAITING) $(COMPARING) >/dev/null
-# Command lines for bin/tests, which goes on after a failure and says at the end what failed.
-# What takes long begins first.
-COMPARE = $(COMPILE) && KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $(COMPARING)
-WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 3 -parallel 4 $(WAITING)
-COMPUTE = $(GO) test -json -vet=off -p 4 -parallel 8 ./proxy ./internal/gateway ./kmutex ./lab/experiment $(COMPUTING)
-RACE = $(GO) test -json -vet=off -race -short -p 4 -parallel 4 ./internal/membership ./proxy ./cmd/kgate $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./test/library ./internal/demo
-# What is not timed takes what the others leave of the processors.
-IDLE = chrt --idle 0
-LINTERS = $(IDLE) $(MAKE) lint
-TOOLS = cd tools && export GOWORK=off && $(IDLE) $(GO) vet ./... && $(IDLE) $(GO) test -json ./...
+test: ## the fast tests: five minutes, and nothing but Go
+	$(WORK) -short work
 
-bin/tests: $(wildcard tools/tests/*.go)
-	cd tools && GOWORK=off $(GO) build -o ../$@ ./tests
+all-tests: ## all tests but the long ones of make soak; those with other programs need tools/test-tools.sh
+	$(WORK) work
 
-test: bin/tests ## all tests but long soaks
-	bin/tests -log bin/tests.log '$(COMPARE)' then '$(WAIT)' then '$(COMPUTE)'
+race: ## the fast tests of packages with goroutines under the race detector
+	$(GO) test -vet=off -race -short -p 4 -parallel 8 $(CONCURRENT)
 
-race: bin/tests ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
-	bin/tests -log bin/race.log '$(RACE)'
+check: ## what CI runs: all tests, race detector, linters; goes on after a failure
+	$(MAKE) --keep-going --no-print-directory all-tests race lint
 
-check: bin/tests ## tests, race detector and linters
-	bin/tests -log bin/tests.log '$(COMPARE)' then '$(WAIT)' then '$(COMPUTE)' then '$(RACE)' '$(TOOLS)' then '$(LINTERS)'
-
-soak: ## the long runs of the tests with real processes, about an hour
-	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h $(WAITING) $(COMPARING)
+soak: ## the exact bounds in real time, and what runs long: about an hour on a quiet machine
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h ./kmutex ./lab/... ./internal/membership ./cmd/kgate ./test/...
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -77,6 +58,7 @@ bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admiss
 	$(GO) test -run '^$$' -bench . -timeout 20m ./test/bench
 
 lint: $(LINT) ## golangci-lint as .golangci.yaml says
+	cd tools && GOWORK=off $(GO) vet ./...
 	$(LINT) run ./... ./test/...
 	$(LINT) fmt --diff ./...
 

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/stall"
 	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
@@ -326,7 +325,7 @@ func TestHalfCloseBeforeReset(t *testing.T) {
 // TestUpstreamEndsAndTakesNothing: an upstream that has ended its side has the rest of what the
 // client says for as long as it takes some of it, and no longer.
 func TestUpstreamEndsAndTakesNothing(t *testing.T) {
-	const rest = 1500 * time.Millisecond
+	const rest = 3 * time.Second
 	for name, c := range map[string]struct {
 		size  int
 		slow  bool // the upstream takes all of it, in more than twice that time
@@ -339,8 +338,6 @@ func TestUpstreamEndsAndTakesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			meter := stall.Start()
-			defer meter.Stop()
 			heard := make(chan error, 1)
 			var got int
 			up := newTCPUpstream(t, func(conn *net.TCPConn) {
@@ -369,7 +366,7 @@ func TestUpstreamEndsAndTakesNothing(t *testing.T) {
 			j := &joint{tunnel: tunnel, hold: h, rest: rest}
 			j.reset = func() { _, _ = near.SetLinger(0), near.Close() }
 			j.lead(near, nil, nil)
-			began, ended := time.Now(), make(chan struct{})
+			ended := make(chan struct{})
 			go func() { defer close(ended); j.run() }()
 			go func() {
 				_, _ = far.Write(make([]byte, c.size))
@@ -379,11 +376,9 @@ func TestUpstreamEndsAndTakesNothing(t *testing.T) {
 			}()
 			receive(t, ended)
 			err = receive(t, heard)
-			switch stood := meter.Worst(began, rest); {
+			switch {
 			case !c.slow && !errors.Is(err, syscall.ECONNRESET):
 				t.Errorf("the upstream's connection ends with %v", err)
-			case c.slow && got != c.size && stood > rest/4:
-				t.Skipf("the machine stood for %v", stood)
 			case c.slow && got != c.size:
 				t.Errorf("the upstream got %d of %d bytes", got, c.size)
 			}

@@ -177,6 +177,11 @@ func FuzzPushPull(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = a.Close() })
+	for end := time.Now().Add(time.Minute); len(a.Members()) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			f.Fatal("the agent does not see itself")
+		}
+	}
 	vsn := []byte{1, 5, 2, 2, 5, 4}
 	f.Add(1, "b", []byte{127, 0, 0, 1}, uint16(7946), []byte("\xff\x80"), uint32(1), 0, vsn, []byte("\x02\x80"))
 	f.Add(0, "", []byte{}, uint16(0), []byte{}, uint32(0), 0, []byte{}, []byte{})

@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 	"internal/admin":               {"internal/peercall", "internal/admission", "internal/problems"},
 	"internal/admin/admintest":     {"internal/admission", "internal/admin"},
 	"internal/mutant":              {},
-	"internal/timing":               {},
+	"internal/timing":              {},
 	"client":                       {"internal/admission", "internal/drift", "internal/problems", "internal/socket"},
 	"internal/demo":                {},
 	"replication":                  {"chordring", "internal/admission", "kmutex"},
