@@ -17,6 +17,7 @@ import (
 
 	"github.com/kgate/kgate/internal/clusterkey"
 	"github.com/kgate/kgate/internal/demo"
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // TestKeyReplaced replaces the cluster's key under load as docs/keys.md says: no
@@ -28,7 +29,7 @@ func TestKeyReplaced(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
 	old, next := clusterkey.New(), clusterkey.New()
 	file := filepath.Join(t.TempDir(), "cluster.key")
 	write := func(keys ...string) {
@@ -67,7 +68,7 @@ func TestKeyReplaced(t *testing.T) {
 }
 
 // soon is how long a gateway has to follow its files.
-const soon = 10 * time.Second
+var soon = timing.Slack() * 10 * time.Second
 
 // readAgain waits until each gateway has read its keys and certificates again so many times.
 func readAgain(t *testing.T, c *Cluster, times int) {
@@ -122,7 +123,7 @@ func TestCertificatesReplaced(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
 	dir := t.TempDir()
 	write := func(name string, parts ...string) string {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/demo"
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // gaps measures the time between requests that come to an upstream.
@@ -50,11 +51,11 @@ func TestJoinUnderLoad(t *testing.T) {
 	const (
 		k      = 6
 		aim    = 50 * time.Millisecond
-		bound  = 200 * time.Millisecond // beside what the machine takes
+		bound  = 300 * time.Millisecond
 		around = 2 * time.Second
 	)
 	var seen gaps
-	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 10*time.Millisecond) }))
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 50*time.Millisecond) }))
 	judge.Watch(seen.arrived)
 	c := Start(t, Options{K: k, Upstream: url})
 	stop := background(t, c, 60)
@@ -81,8 +82,9 @@ func TestJoinUnderLoad(t *testing.T) {
 	_, most, _ := judge.Counts()
 	t.Logf("longest time between admissions %v before, %v around the join (aim %v); ready after %v; failed %v, most in flight %d",
 		before.Round(time.Millisecond), during.Round(time.Millisecond), aim, ready.Round(time.Millisecond), load.Overall.Failed, most)
-	if during > bound+StoodWithin(began, during) || load.Overall.Errors() > 0 || most != k {
-		t.Errorf("longest time between admissions %v, failed %v, most in flight %d; k is %d", during, load.Overall.Failed, most, k)
+	timing.Within(t, "the longest time between admissions", during, bound)
+	if load.Overall.Errors() > 0 || most != k {
+		t.Errorf("failed %v, most in flight %d; k is %d", load.Overall.Failed, most, k)
 	}
 }
 
@@ -90,7 +92,7 @@ func TestJoinUnderLoad(t *testing.T) {
 func busyCluster(t *testing.T, k int, opt Options) (*Cluster, *demo.Upstream) {
 	t.Helper()
 	u, url := ServeUpstream(t, demo.UpstreamConfig{
-		Hold: demo.Distribution{Mean: 20 * time.Millisecond, SCV: 1}, Seed: 5, K: k, BodyBytes: 16 << 10, Chunks: 4,
+		Hold: demo.Distribution{Mean: 60 * time.Millisecond, SCV: 1}, Seed: 5, K: k, BodyBytes: 16 << 10, Chunks: 4,
 	})
 	opt.K, opt.Upstream = k, url
 	return Start(t, opt), u
@@ -146,7 +148,7 @@ func TestTerminateUnderLoad(t *testing.T) {
 					elsewhere += callers[i].retried.Load()
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if err := c.AwaitWhole(ctx); err != nil {
 				t.Error(err)
@@ -219,7 +221,7 @@ func TestAllRestart(t *testing.T) {
 		t.Run(how.String(), func(t *testing.T) {
 			t.Parallel()
 			const k = 6
-			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 10 * time.Millisecond}, K: k})
+			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
 			c := Start(t, Options{K: k, Upstream: url, Durable: true})
 			stop := background(t, c, 30)
 			Span(t, time.Second)
@@ -247,7 +249,7 @@ func TestAllRestart(t *testing.T) {
 			for i := range c.Gateways {
 				c.Restart(t, i)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			for _, g := range c.Gateways {
 				if err := g.AwaitReady(ctx); err != nil {

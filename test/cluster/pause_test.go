@@ -46,7 +46,7 @@ func (r *pauseRun) start(t *testing.T) {
 		return j, "http://" + l.Addr().String()
 	}
 	var shortURL, longURL, patientURL string
-	r.short, shortURL = judge(r.fence.Around(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) })))
+	r.short, shortURL = judge(r.fence.Around(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 60*time.Millisecond) })))
 	r.long, longURL = judge(outlasts)
 	r.patiently, patientURL = judge(outlasts)
 	r.short.Keep()
@@ -102,10 +102,8 @@ func TestPause(t *testing.T) {
 		t.Skip("takes ten seconds")
 	}
 	t.Parallel()
-	r := &pauseRun{stop: 3 * time.Second, lease: time.Second}
-	if Soak() {
-		r.stop, r.lease = 8*time.Second, 3*time.Second
-	}
+	lease := Lease(3 * time.Second)
+	r := &pauseRun{stop: lease*11/10 + 3*time.Second, lease: lease}
 	r.start(t)
 	victim := r.c.Gateways[2]
 	r.wake.watch(victim.Name)

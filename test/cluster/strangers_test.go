@@ -97,7 +97,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
 	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t), GossipKey: gossipKey(t)})
 	stop := background(t, c, 30)
 	expectOutside(t, c, c.LaunchStranger(t, "plaintext", func(o *Options) { o.TLS = nil }))
@@ -110,7 +110,7 @@ func TestMutualTLS(t *testing.T) {
 	if load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || u.Stats().Max != k {
 		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, u.Stats().Max, k)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.AwaitWhole(ctx); err != nil {
 		t.Error(err)

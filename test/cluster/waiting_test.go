@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/demo"
+	"github.com/kgate/kgate/internal/timing"
 )
 
-// TestTenThousandWaiting has 10,000 clients wait at one gateway. It and the test
-// process each have a connection to every one of them.
+// TestTenThousandWaiting has 10,000 clients wait at one gateway, 1,000 in the ordinary run. It
+// and the test process each have a connection to every one of them.
 func TestTenThousandWaiting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -21,12 +22,16 @@ func TestTenThousandWaiting(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc to tell the gateway's memory")
 	}
+	t.Parallel()
 	const (
-		waiters = 10_000
-		k       = 50
-		hold    = 100 * time.Millisecond // long beside the hand-off, which is not what is tested
-		files   = waiters + 1000
+		k    = 50
+		hold = 100 * time.Millisecond // long beside the hand-off, which is not what is tested
 	)
+	waiters, length := 1000, 2*time.Second
+	if Soak() {
+		waiters, length = 10_000, 10*time.Second
+	}
+	files := waiters + 1000
 	if limit := openFiles(t); limit < files {
 		miss := t.Skipf
 		if os.Getenv("CI") == "true" {
@@ -49,14 +54,23 @@ func TestTenThousandWaiting(t *testing.T) {
 	v := &viewer{g: g, stop: make(chan struct{}), ended: make(chan struct{})}
 	r, err := demo.Run(t.Context(), demo.LoadConfig{
 		Targets: []demo.Target{{Name: g.Name, URL: g.URL(), Clients: waiters + k}},
-		Warmup:  8 * time.Second, Duration: 10 * time.Second, Drain: 40 * time.Second,
+		Warmup:  length, Duration: length, Drain: time.Minute,
 		Opened: func() {
-			least = waitingAt(t, g)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			defer cancel()
+			if err := Await(ctx, func() error {
+				if least = waitingAt(t, g); least < waiters-k {
+					return fmt.Errorf("only %d are waiting", least)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
 			if rss, err = g.RSS(); err != nil {
 				t.Error(err)
 			}
 			u.Reset()
-			go v.look(t, 5*time.Second, u)
+			go v.look(t, length/2, u)
 		},
 		Closed: func() {
 			stats = u.Stats()
@@ -68,7 +82,7 @@ func TestTenThousandWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := float64(k) / hold.Seconds()
-	each := float64(rss-before) / waiters / 1024
+	each := float64(rss-before) / float64(waiters) / 1024
 	t.Logf("%d waiting; memory %.1f MiB before, %.1f MiB with them: %.1f KiB for each", least,
 		float64(before)/(1<<20), float64(rss)/(1<<20), each)
 	t.Logf("%.0f answers/s, k/hold is %.0f/s: %.1f %%; busy %.1f %%, most in flight %d", r.Overall.PerSecond, full,
@@ -83,10 +97,10 @@ func TestTenThousandWaiting(t *testing.T) {
 	if each >= 40 {
 		t.Errorf("%.1f KiB for each waiter", each)
 	}
-	if r.Overall.PerSecond < (0.8-v.stood)*full { // the machine may be small; see test/bench
-		t.Errorf("%.0f answers/s, the line could move at %.0f/s; the machine stood for %.0f %% of the time", r.Overall.PerSecond, full, 100*v.stood)
+	if Soak() && r.Overall.PerSecond < 0.8*full { // the machine may be small; see test/bench
+		t.Errorf("%.0f answers/s, the line could move at %.0f/s", r.Overall.PerSecond, full)
 	}
-	if stats.Max != k {
+	if stats.Max > k || stats.Max < k && Soak() {
 		t.Errorf("most in flight is %d, k is %d", stats.Max, k)
 	}
 	m, err := g.Metrics(t.Context())
@@ -94,7 +108,7 @@ func TestTenThousandWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended, admitted := m.Sum("kgate_requests_total"), m.Sum("kgate_requests_total", `outcome="admitted"`)
-	if ended != admitted || admitted < waiters || r.Overall.Errors() > 0 {
+	if ended != admitted || admitted < float64(waiters) || r.Overall.Errors() > 0 {
 		t.Errorf("%v requests, %v of them admitted; failed by status: %v", ended, admitted, r.Overall.Failed)
 	}
 }
@@ -107,15 +121,12 @@ type viewer struct {
 	ended chan struct{}
 	alone demo.Stats // of the upstream, until the viewer came
 	took  map[string][]time.Duration
-	stood float64 // for what part of its time the machine did
 }
 
 // look begins after a while and ends when stop is closed.
 func (v *viewer) look(t *testing.T, after time.Duration, u *demo.Upstream) {
 	defer close(v.ended)
 	v.took = make(map[string][]time.Duration)
-	began := time.Now()
-	defer func() { v.stood = Stood(began, time.Now()).Seconds() / time.Since(began).Seconds() }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	timer := time.NewTimer(after)
@@ -132,7 +143,7 @@ func (v *viewer) look(t *testing.T, after time.Duration, u *demo.Upstream) {
 			if _, err := v.g.get(t.Context(), path); err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
-			v.took[path] = append(v.took[path], time.Since(asked)-Stood(asked, time.Now()))
+			v.took[path] = append(v.took[path], time.Since(asked))
 		}
 		select {
 		case <-tick.C:
@@ -145,22 +156,17 @@ func (v *viewer) look(t *testing.T, after time.Duration, u *demo.Upstream) {
 // judge: each page is there at once, and the line moves as fast as before.
 func (v *viewer) judge(t *testing.T, all demo.Stats) {
 	t.Helper()
-	const atOnce = 200 * time.Millisecond
 	for path, took := range v.took {
 		slices.Sort(took)
-		median := took[len(took)/2]
-		t.Logf("with a viewer: %-24s in %v, at most %v", path, median.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
-		if median >= atOnce {
-			t.Errorf("%s takes %v", path, median)
-		}
+		timing.Within(t, "with a viewer, "+path, took[len(took)/2], 200*time.Millisecond)
 	}
 	if len(v.took) == 0 {
 		t.Error("nobody has looked")
 		return
 	}
 	with := (all.Busy*all.Elapsed.Seconds() - v.alone.Busy*v.alone.Elapsed.Seconds()) / (all.Elapsed - v.alone.Elapsed).Seconds()
-	t.Logf("slots busy %.1f %% without a viewer, %.1f %% with; the machine stood for %.1f %% of the time", 100*v.alone.Busy, 100*with, 100*v.stood)
-	if with < 0.95*v.alone.Busy-v.stood {
+	t.Logf("slots busy %.1f %% without a viewer, %.1f %% with", 100*v.alone.Busy, 100*with)
+	if Soak() && with < 0.95*v.alone.Busy {
 		t.Error("who looks slows the line down")
 	}
 }

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // TestWitness has two gateways and a witness. Each of the three is killed and paused:
@@ -17,10 +20,10 @@ func TestWitness(t *testing.T) {
 	}
 	t.Parallel()
 	const (
-		k     = 6
-		lease = time.Second
+		k = 6
 	)
-	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) }))
+	lease := Lease(time.Second)
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 60*time.Millisecond) }))
 	c := Start(t, Options{Gateways: 3, Witness: true, K: k, Upstream: url, Durable: true, Lease: lease})
 	judge.Keep()
 	load := StartLoad(t, c.Gateways[:2], LoadOptions{Clients: 8})
@@ -36,23 +39,13 @@ func TestWitness(t *testing.T) {
 			if err := g.Signal(fault); err != nil {
 				t.Fatal(err)
 			}
-			Span(t, 3*lease)
-			gap := Gap(judge.Since(began), began, time.Now())
-			t.Logf("no request for %v", gap.Round(time.Millisecond))
+			Span(t, lease*11/10)
+			judge.AwaitInFlight(t, g.Name+" is lost", time.Now(), k, lease)
 			bound := lease + Whole(lease) // an election first, if it was the leader
 			if i == 2 {
 				bound = lease / 4 // nobody waits for the witness
 			}
-			if gap > bound+Stood(began, time.Now()) {
-				t.Errorf("no request for %v while %s is lost", gap, g.Name)
-			}
-			full := 0
-			for _, a := range judge.Since(began.Add(2 * lease)) {
-				full = max(full, a.InFlight)
-			}
-			if full != k {
-				t.Errorf("%d slots in use while %s is lost, k is %d", full, g.Name, k)
-			}
+			timing.Within(t, "no request while "+g.Name+" is lost", Gap(judge.Since(began), began, time.Now()), bound)
 			if fault == syscall.SIGKILL {
 				if _, err := g.Wait(patience); err != nil {
 					t.Fatal(err)
@@ -65,10 +58,16 @@ func TestWitness(t *testing.T) {
 				t.Fatal(err)
 			}
 			back := time.Now()
-			Span(t, lease)
-			if served := Served(load.Since(back), time.Now()); len(served) != 2 {
-				t.Errorf("after the return of %s: %v", g.Name, served)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if err := Await(ctx, func() error {
+				if served := Served(load.Since(back), time.Now()); len(served) != 2 {
+					return fmt.Errorf("after the return of %s: %v", g.Name, served)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
 			}
+			cancel()
 		}
 	}
 	load.Stop()
@@ -81,11 +80,18 @@ func TestWitness(t *testing.T) {
 	if _, most, _ := judge.Counts(); most != k {
 		t.Errorf("most in flight %d, k is %d", most, k)
 	}
-	s, err := c.Gateways[2].Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated, len(s.Pools)); got != "3 1 0" {
-		t.Errorf("the witness says: voters, losses tolerated, pools: %s", got)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := Await(ctx, func() error {
+		s, err := c.Gateways[2].Status(ctx)
+		if err != nil {
+			return err
+		}
+		if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated, len(s.Pools)); got != "3 1 0" {
+			return fmt.Errorf("the witness says: voters, losses tolerated, pools: %s", got)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }

@@ -41,6 +41,7 @@ func StartFleet(t *testing.T) *Fleet {
 	site := newSite(t).URL()
 	f.Cluster = cluster.Start(t, cluster.Options{
 		K: k, Upstream: url, Durable: true, // gateways come back at their addresses
+		Lease: 4 * time.Second, // several are waited for
 		Pools: []cluster.Pool{
 			{Name: "refusing", K: 1, Upstream: site, Settings: "queue: {timeout: 300ms, limit: 2}"},
 			{Name: "bursty", K: 1, Upstream: site},
@@ -60,13 +61,13 @@ func StartFleet(t *testing.T) *Fleet {
 func (f *Fleet) Ask(t *testing.T, gateway int, pool, hold string) (answered <-chan int, end func()) {
 	t.Helper()
 	var before float64
-	await(t, 20*time.Second, func() (err error) {
+	await(t, func() (err error) {
 		before, err = f.busy(t, pool)
 		return err
 	})
 	status := make(chan int, 1)
 	end = ask(t, http.MethodGet, f.Gateways[gateway].URL()+pool+"/?hold="+hold, "", status)
-	await(t, 20*time.Second, func() error {
+	await(t, func() error {
 		now, err := f.busy(t, pool)
 		if err == nil && now == before {
 			err = fmt.Errorf("the request for pool %s has not come in", pool)
@@ -122,13 +123,10 @@ func (f *Fleet) busy(t *testing.T, pool string) (float64, error) {
 }
 
 // awaitFiring waits until each of the alerts has fired in p since a time. An alert is
-// written as name or name/pool. What an alert is about can be over before a machine that
-// stands has looked at it often enough.
+// written as name or name/pool.
 func (f *Fleet) awaitFiring(t *testing.T, p *Prometheus, since time.Time, want ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
-	err := cluster.Await(ctx, func() error {
+	await(t, func() error {
 		fired, err := fired(t, p, since)
 		for _, alert := range want {
 			if err == nil && !slices.Contains(fired, alert) {
@@ -137,21 +135,20 @@ func (f *Fleet) awaitFiring(t *testing.T, p *Prometheus, since time.Time, want .
 		}
 		return err
 	})
-	switch stood := cluster.StoodWithin(since, 2*time.Second); {
-	case err == nil:
-	case stood > 500*time.Millisecond:
-		t.Logf("the machine stood for %v within 2 s: not judged is %v", stood, err)
-	default:
-		t.Fatal(err)
-	}
+}
+
+// busy are the alerts that a busy machine causes, too, where minutes are seconds. In the
+// ordinary run they may fire.
+var busy = []string{
+	"KgateCapacityWithheld", "KgateGatewayDown", "KgateLeaseLost", "KgateLineStuck", "KgateMembersMissing", "KgateNoLease", "KgateNoProgress",
+	"KgateQueueTimeouts", "KgateQuorumAtRisk", "KgateReplicaBehind", "KgateSpreadHigh", "KgateViewsDiffer",
 }
 
 // awaitQuiet waits until no alert fires, and complains of those that have fired
-// since a time and were neither to fire nor may. A machine that takes a quarter of the
-// time for which the hastened rules look at something is a fault by itself.
+// since a time and were neither to fire nor may.
 func (f *Fleet) awaitQuiet(t *testing.T, since time.Time, want ...string) {
 	t.Helper()
-	await(t, 40*time.Second, func() error {
+	await(t, func() error {
 		firing, err := f.Prometheus.Firing(t.Context())
 		if err == nil && len(firing) > 0 {
 			err = fmt.Errorf("still firing: %v", firing)
@@ -162,12 +159,13 @@ func (f *Fleet) awaitQuiet(t *testing.T, since time.Time, want ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stood := cluster.StoodWithin(since, 2*time.Second); stood > 500*time.Millisecond {
-		t.Logf("the machine stood for %v within 2 s: not judged are %v", stood, fired)
-		return
-	}
 	for _, alert := range fired {
-		if !slices.Contains(want, alert) {
+		name, _, _ := strings.Cut(alert, "/")
+		switch {
+		case slices.Contains(want, alert):
+		case slices.Contains(busy, name) && !cluster.Soak():
+			t.Logf("%s has fired: the machine is busy", alert)
+		default:
 			t.Errorf("%s has fired, for no reason", alert)
 		}
 	}
