@@ -106,7 +106,7 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		if h.unsure && !errors.As(err, new(*UpgradeError)) {
 			err = &UpgradeError{onlyHTTP2, err}
 		}
-		if reused && !errors.Is(err, ErrLapsed) {
+		if reused && isEnd(err) {
 			err = &deadError{err: err}
 		}
 		return nil, err
