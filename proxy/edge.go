@@ -67,7 +67,7 @@ func (e Edge) check() error {
 func (ex *exchange) redirect(r *http.Request) {
 	host := hostname(r.Host)
 	if host == "" || !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, " /") {
-		ex.answerProblem(r, http.StatusBadRequest, "this gateway serves https only, and the request has no valid host to redirect to")
+		ex.answerDoubt(r, http.StatusBadRequest, "this gateway serves https only, and the request has no valid host to redirect to")
 		return
 	}
 	if strings.Contains(host, ":") {

@@ -292,7 +292,8 @@ func (ex *exchange) answerFailure(r *http.Request) {
 	case ex.clientFailed():
 		status, detail = http.StatusBadRequest, "the request's body could not be read"
 	case errors.As(ex.failure, &invalid):
-		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
+		ex.answerDoubt(r, http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail)
+		return
 	case isTimeout(ex.failure):
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 		status, detail = http.StatusGatewayTimeout, "the upstream did not answer in time"

@@ -33,12 +33,14 @@ func (ex *exchange) guard(r *http.Request) (answered bool) {
 	switch wrong := judgeTarget(r); {
 	case ex.denied(r, edge.Access):
 	case countFields(r.Header) > maxFields:
-		ex.answerProblem(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
+		ex.answerDoubt(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
 	case r.Method == http.MethodConnect:
 		ex.Header().Set("Allow", ownMethods)
-		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
+		ex.answerDoubt(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
+	case ex.http10 && ex.conn.IsCoded():
+		ex.answerDoubt(r, http.StatusBadRequest, "HTTP/1.0 has no Transfer-Encoding")
 	case wrong != "":
-		ex.answerProblem(r, http.StatusBadRequest, wrong)
+		ex.answerDoubt(r, http.StatusBadRequest, wrong)
 	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
 		ex.answerProblem(r, http.StatusLoopDetected, "the request has come through this gateway before: an upstream leads back to it")
 	case edge.HTTPSPort != 0 && !ex.snapshot.isSecure(r):

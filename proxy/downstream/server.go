@@ -157,6 +157,9 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	}
 	if state == http.StateIdle {
 		c.idled()
+		if f := c.http(); f.http1 {
+			f.head.Reset()
+		}
 	}
 	s.limiter.state(&c.entry, state)
 }

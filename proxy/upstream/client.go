@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -150,17 +148,6 @@ type deadError struct {
 
 func (e *deadError) Error() string { return e.err.Error() }
 func (e *deadError) Unwrap() error { return e.err }
-
-// isEnd reports whether err says that the server has ended the connection. After a timeout, or
-// an end by this side, the server may still be at work on what it got.
-func isEnd(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
-}
 
 // mayResend reports whether req may be sent again after its connection has failed
 // (RFC 9110, section 9.2.2).

@@ -9,13 +9,18 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/kgate/kgate/internal/httphead"
 )
 
 // maxKeptHeader is the largest buffer for a request's header that a connection
 // keeps.
 const maxKeptHeader = 16 << 10
 
-var errHeaderTooLarge = errors.New("upstream: the header of the answer is too large")
+var (
+	errHeaderTooLarge = errors.New("upstream: the header of the answer is too large")
+	errCodedIn10      = errors.New("upstream: the answer is of HTTP/1.0 and has Transfer-Encoding: nobody knows where it ends")
+)
 
 // http1 is a connection that speaks HTTP/1.1. One exchange at a time owns it,
 // until it is kept for the next or closed.
@@ -36,6 +41,7 @@ type http1 struct {
 	// Of the exchange.
 	allowed int64 // bytes of header that may still be read; negative: no bound
 	began   bool  // a byte of the answer has been read
+	head    httphead.Scan
 	upload  *upload
 	ctx     Context     // the request's, if it is one; else nil
 	stop    func() bool // stops watching another context
@@ -62,6 +68,7 @@ func (h *http1) Read(p []byte) (int, error) {
 		h.allowed -= int64(n)
 	}
 	h.began = h.began || n > 0
+	h.head.Read(p[:n])
 	return n, err
 }
 
@@ -98,6 +105,7 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	h.raw.holdBack(caller)
 	h.raw.sender, _ = caller.(Bounded)
 	h.began, h.upload = false, nil
+	h.head.Reset()
 	h.attach(req.Context())
 	res, err := h.exchange(req, caller)
 	if err != nil {
@@ -165,6 +173,8 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			return nil, err
 		}
 		switch {
+		case !res.ProtoAtLeast(1, 1) && h.head.Coded(): // net/http does not mind
+			return nil, errCodedIn10
 		case res.StatusCode < 100:
 			return nil, fmt.Errorf("upstream: the answer has status %d", res.StatusCode)
 		case res.StatusCode == http.StatusSwitchingProtocols:
@@ -183,7 +193,7 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			}
 		default:
 			h.gotHeader()
-			res.Body = &answer{ReadCloser: res.Body, http1: h, caller: caller, closes: res.Close}
+			res.Body = &answer{ReadCloser: res.Body, http1: h, caller: caller, closes: res.Close || h.head.Coded() && h.head.Sized()}
 			return res, nil
 		}
 	}
