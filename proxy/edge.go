@@ -76,7 +76,11 @@ func (ex *exchange) redirect(r *http.Request) {
 	if port := ex.snapshot.cfg.Edge.HTTPSPort; port != 443 {
 		host += ":" + strconv.Itoa(port)
 	}
-	ex.Header().Set("Location", "https://"+host+r.URL.RequestURI())
+	target := r.URL.RequestURI()
+	if isOfServer(r) {
+		target = ""
+	}
+	ex.Header().Set("Location", "https://"+host+target)
 	ex.Header().Set("Content-Length", "0")
 	ex.WriteHeader(http.StatusPermanentRedirect)
 }
