@@ -13,6 +13,9 @@ import (
 	"github.com/kgate/kgate/internal/httphead"
 )
 
+// trailerSize is the size of a connection's buffer: net/http takes trailers that fit.
+const trailerSize = 16 << 10
+
 // maxKeptHeader is the largest buffer for a request's header that a connection
 // keeps.
 const maxKeptHeader = 16 << 10
@@ -50,7 +53,7 @@ type http1 struct {
 func newHTTP1(cfg *Config, raw *conn, stream net.Conn, keep func(*http1)) *http1 {
 	h := &http1{cfg: cfg, raw: raw, stream: stream, keep: keep, allowed: -1}
 	h.header = headerWait{stream, cfg.ResponseHeaderTimeout}
-	h.br = bufio.NewReaderSize(h, 4<<10)
+	h.br = bufio.NewReaderSize(h, trailerSize)
 	h.probe.of(raw.Conn)
 	return h
 }
