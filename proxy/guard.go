@@ -34,6 +34,8 @@ func (ex *exchange) guard(r *http.Request) (answered bool) {
 	case ex.denied(r, edge.Access):
 	case countFields(r.Header) > maxFields:
 		ex.answerDoubt(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
+	case !isCapitals(r.Method):
+		ex.answerDoubt(r, http.StatusBadRequest, "the method "+r.Method+" is not in capitals")
 	case r.Method == http.MethodConnect:
 		ex.Header().Set("Allow", ownMethods)
 		ex.answerDoubt(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
