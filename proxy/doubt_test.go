@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // answersUntilEnd returns the statuses of all answers until the gateway closes the connection.
@@ -50,40 +51,52 @@ func TestTransferEncodingInHTTP10(t *testing.T) {
 		"an honest one":        "GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n",
 		"an honest one's body": "POST / HTTP/1.0\r\nHost: h\r\nContent-Length: 24\r\n\r\n\r\nTransfer-Encoding: a\r\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			var seen, smuggled atomic.Int64
-			g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if seen.Add(1); r.URL.Path == "/smuggled" {
-					smuggled.Add(1)
-				}
-			}))
-			want, wantSeen := []int{400}, int64(0)
-			switch {
-			case name == "behind another":
-				want, wantSeen = []int{200, 400}, 1
-			case name == "of another's server": // whose net/http says nothing of it
-				s := httptest.NewServer(g.handler)
-				defer s.Close()
-				g.addr = s.Listener.Addr().String()
-				fallthrough
-			case strings.HasPrefix(name, "an honest"):
-				want, wantSeen = []int{200}, 1
-			}
-			c := g.dial()
-			if before, then, ok := strings.Cut(head, "\r\n\r\nPOST"); ok {
-				c.send(before + "\r\n\r\n")
-				if res := c.response(); res.StatusCode != want[0] {
-					t.Fatal(res.Status)
-				}
-				want, head = want[1:], "POST"+then
-			}
-			c.send(head + body)
-			got := c.answersUntilEnd()
-			if len(got) != 1 || got[0] != want[0] || seen.Load() != wantSeen || smuggled.Load() != 0 {
-				t.Errorf("got %v, want %v; the upstream saw %d requests, %d of them smuggled", got, want, seen.Load(), smuggled.Load())
-			}
-		})
+		testTransferEncodingInHTTP10(t, name, head, body, false)
+		if name != "of another's server" {
+			testTransferEncodingInHTTP10(t, name+", TLS", head, body, true)
+		}
 	}
+}
+
+func testTransferEncodingInHTTP10(t *testing.T, name, head, body string, secure bool) {
+	t.Run(name, func(t *testing.T) {
+		var seen, smuggled atomic.Int64
+		g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if seen.Add(1); r.URL.Path == "/smuggled" {
+				smuggled.Add(1)
+			}
+		}))
+		want, wantSeen := []int{400}, int64(0)
+		switch {
+		case strings.HasPrefix(name, "behind another"):
+			want, wantSeen = []int{200, 400}, 1
+		case name == "of another's server": // whose net/http says nothing of it
+			s := httptest.NewServer(g.handler)
+			defer s.Close()
+			g.addr = s.Listener.Addr().String()
+			fallthrough
+		case strings.HasPrefix(name, "an honest"):
+			want, wantSeen = []int{200}, 1
+		}
+		dial := g.dial
+		if secure {
+			g.serveTLS(downstream.Config{})
+			dial = func() *rawConn { return g.dialTLS("http/1.1") }
+		}
+		c := dial()
+		if before, then, ok := strings.Cut(head, "\r\n\r\nPOST"); ok {
+			c.send(before + "\r\n\r\n")
+			if res := c.response(); res.StatusCode != want[0] {
+				t.Fatal(res.Status)
+			}
+			want, head = want[1:], "POST"+then
+		}
+		c.send(head + body)
+		got := c.answersUntilEnd()
+		if len(got) != 1 || got[0] != want[0] || seen.Load() != wantSeen || smuggled.Load() != 0 {
+			t.Errorf("got %v, want %v; the upstream saw %d requests, %d of them smuggled", got, want, seen.Load(), smuggled.Load())
+		}
+	})
 }
 
 // TestDoubtCloses: after a request that may be read in another way, what follows on its

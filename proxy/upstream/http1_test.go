@@ -241,6 +241,7 @@ func TestResend(t *testing.T) {
 		{"DELETE", "", "", false, 1, false},
 		{"GET", "", "H", false, 1, false},
 		{"GET", "", "HTTP/1.1 200 OK\r\nContent-Le", false, 1, false},
+		{"GET", "", "HTTP/1.1 200 OK\r\n", false, 1, false},
 		{"GET", "", "", true, 1, false},
 	} {
 		var seen atomic.Int64
