@@ -394,3 +394,59 @@ func TestTransportHandsOn(t *testing.T) {
 		t.Error("nothing is in flight, and the connection does not know")
 	}
 }
+
+// TestTransportSlow: a request whose time is over while the server is still at work is not sent
+// again over another connection.
+func TestTransportSlow(t *testing.T) {
+	for name, c := range map[string]struct{ http2, byContext bool }{
+		"HTTP/1.1, ResponseHeaderTimeout": {}, "HTTP/1.1, context": {byContext: true},
+		"HTTP/2, ResponseHeaderTimeout": {http2: true}, "HTTP/2, context": {http2: true, byContext: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const limit = 100 * time.Millisecond
+			var seen atomic.Int64
+			over := make(chan struct{})
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if seen.Add(1) > 1 {
+					<-over
+				}
+			}))
+			s.EnableHTTP2 = c.http2
+			s.StartTLS()
+			defer s.Close()
+			defer close(over)
+			var standing atomic.Uint64
+			standing.Store(1)
+			base := s.Client().Transport.(*http.Transport)
+			base.ForceAttemptHTTP2 = c.http2
+			ctx := slotUnder(t, &standing)
+			if !c.byContext {
+				base.ResponseHeaderTimeout = limit
+			}
+			client := http.Client{Transport: newFenced(base, standing.Load)}
+			defer client.CloseIdleConnections()
+			for i := range 2 {
+				if i == 1 && c.byContext {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, limit)
+					defer cancel()
+				}
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res, err := client.Do(req)
+				if err == nil {
+					_, _ = io.Copy(io.Discard, res.Body)
+					_ = res.Body.Close()
+				}
+				if (err == nil) != (i == 0) {
+					t.Errorf("request %d: %v", i, err)
+				}
+			}
+			if n := seen.Load(); n != 2 {
+				t.Errorf("the server saw the second request %d times", n-1)
+			}
+		})
+	}
+}

@@ -63,12 +63,12 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // decorate adds the gateway's own fields to the header of an answer.
 func (ex *exchange) decorate() {
 	h := ex.Header()
-	if ex.http1 && (ex.chunked || ex.body.unread()) {
+	if ex.http1 && (ex.chunked || ex.http10 || ex.body.unread()) {
 		// In full duplex net/http would take what follows a broken or unread
 		// body for the next request. And a request in chunks may have had a
-		// Content-Length too, by which somebody in front of the gateway has found
-		// another end: RFC 9112, section 6.1, wants the connection closed, and
-		// net/http does not say which it was.
+		// Content-Length too, one of HTTP/1.0 Transfer-Encoding, by which somebody in
+		// front of the gateway has found another end: RFC 9112, section 6.1, wants the
+		// connection closed, and net/http does not say which it was.
 		h.Set("Connection", "close")
 	}
 	if draining := ex.snapshot.cfg.Draining; draining != nil && draining() {
@@ -136,6 +136,15 @@ func (ex *exchange) answerClientGone() {
 // answerProblem says in an answer of the gateway's own what is wrong with the request.
 func (ex *exchange) answerProblem(r *http.Request, status int, detail string) {
 	ex.writeProblem(r, problem{Status: status, Detail: detail, Pool: ex.rec.Pool})
+}
+
+// answerDoubt is answerProblem for a request that somebody else may read in another way. What
+// follows on its connection may be part of it.
+func (ex *exchange) answerDoubt(r *http.Request, status int, detail string) {
+	if ex.http1 { // in HTTP/2 streams are apart
+		ex.Header().Set("Connection", "close")
+	}
+	ex.answerProblem(r, status, detail)
 }
 
 // writeProblem answers with p, in the form that r accepts.

@@ -82,9 +82,9 @@ type Match struct {
 	// case. "*.example.com" matches every name below example.com.
 	Host string
 	// PathPrefix is compared with the beginning of the decoded path, where
-	// runs of slashes count as one.
+	// runs of slashes count as one, and case matters.
 	PathPrefix string
-	// Methods of which one must match.
+	// Methods of which one must match, in capitals.
 	Methods []string
 }
 
@@ -240,6 +240,11 @@ func (r Route) check(pools map[string]*Pool) []string {
 	}
 	if slices.Contains(r.Match.Methods, http.MethodConnect) {
 		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")
+	}
+	for _, method := range r.Match.Methods {
+		if !isCapitals(method) {
+			msgs = append(msgs, fmt.Sprintf("the method %q is not in capitals: no request has it", method))
+		}
 	}
 	return msgs
 }

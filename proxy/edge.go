@@ -67,7 +67,7 @@ func (e Edge) check() error {
 func (ex *exchange) redirect(r *http.Request) {
 	host := hostname(r.Host)
 	if host == "" || !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, " /") {
-		ex.answerProblem(r, http.StatusBadRequest, "this gateway serves https only, and the request has no valid host to redirect to")
+		ex.answerDoubt(r, http.StatusBadRequest, "this gateway serves https only, and the request has no valid host to redirect to")
 		return
 	}
 	if strings.Contains(host, ":") {
@@ -76,7 +76,11 @@ func (ex *exchange) redirect(r *http.Request) {
 	if port := ex.snapshot.cfg.Edge.HTTPSPort; port != 443 {
 		host += ":" + strconv.Itoa(port)
 	}
-	ex.Header().Set("Location", "https://"+host+r.URL.RequestURI())
+	target := r.URL.RequestURI()
+	if isOfServer(r) {
+		target = ""
+	}
+	ex.Header().Set("Location", "https://"+host+target)
 	ex.Header().Set("Content-Length", "0")
 	ex.WriteHeader(http.StatusPermanentRedirect)
 }

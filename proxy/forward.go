@@ -151,31 +151,41 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		return ex.upgrade(out, res)
 	}
 	removeReserved(res.Trailer)
+	wants := res.Header["Upgrade"]
 	removeNamed(res.Header, res.Header["Connection"])
-	announced := len(res.Trailer)
-	if announced > 0 && ex.http1 && out.Method != http.MethodHead {
+	announced := slices.Sorted(maps.Keys(res.Trailer)) // before a Read adds others
+	if len(announced) > 0 && ex.http1 && out.Method != http.MethodHead {
 		// As in outgoing: only chunks can have trailers behind them.
 		res.ContentLength = -1
 		res.Header.Del("Content-Length")
 	}
 	ex.remaining = res.ContentLength
+	buf := buffers.Get().(*[copyBufferSize]byte)
+	defer buffers.Put(buf)
+	first, err := ex.firstPiece(res, buf[:])
+	if err != nil {
+		return err
+	}
 	header := ex.Header()
 	if _, ok := res.Header["Content-Type"]; !ok {
 		header["Content-Type"] = nil // else net/http would guess one
 	}
 	copyEndToEnd(header, res.Header)
-	if announced > 0 {
-		header.Add("Trailer", strings.Join(slices.Sorted(maps.Keys(res.Trailer)), ", "))
+	if res.StatusCode == http.StatusUpgradeRequired && ex.http1 && len(wants) > 0 { // RFC 9110, section 15.5.22
+		header["Connection"], header["Upgrade"] = []string{"Upgrade"}, wants
+	}
+	if len(announced) > 0 {
+		header.Add("Trailer", strings.Join(announced, ", "))
 	}
 	ex.WriteHeader(res.StatusCode)
-	if err := ex.copyBody(res); err != nil {
+	if err := ex.copyBody(res, buf[:], first); err != nil {
 		panic(http.ErrAbortHandler) // the client must not take it for whole
 	}
 	if len(res.Trailer) > 0 {
 		// Else net/http would compute the length of a short body.
 		_ = http.NewResponseController(ex.ResponseWriter).Flush()
 		prefix := http.TrailerPrefix
-		if len(res.Trailer) == announced {
+		if len(res.Trailer) == len(announced) {
 			prefix = ""
 		}
 		for name, values := range res.Trailer {
@@ -185,26 +195,44 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 	return nil
 }
 
-// copyBody copies the body of an answer. Of an answer of unknown length each piece
-// is sent as it comes, and its header before the first piece if that is not there
-// yet; others are flushed by Write.
-func (ex *exchange) copyBody(res *http.Response) error {
-	streams := res.ContentLength < 0 && res.Body != http.NoBody
-	if ready, ok := res.Body.(interface{ Ready() bool }); streams && (!ok || !ready.Ready()) {
+// streams reports whether an answer is one of unknown length: each piece of its body is sent as
+// it comes.
+func streams(res *http.Response) bool { return res.ContentLength < 0 && res.Body != http.NoBody }
+
+// piece is what a Read of an answer's body has returned.
+type piece struct {
+	n    int
+	err  error
+	none bool // there was no Read: the header is to be sent first
+}
+
+// firstPiece reads the first piece of an answer's body, before anything of the answer is sent: if
+// that fails, there is no answer. Of an answer of unknown length whose body is still to come,
+// the header does not wait for it.
+func (ex *exchange) firstPiece(res *http.Response, buf []byte) (piece, error) {
+	if ready, ok := res.Body.(interface{ Ready() bool }); streams(res) && (!ok || !ready.Ready()) {
+		return piece{none: true}, nil
+	}
+	n, err := ex.readBody(res.Body, buf)
+	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
+		ex.attempt.verdict, ex.rec.UpstreamStatus, ex.remaining = verdictNone, 0, 0
+		return piece{}, err
+	}
+	return piece{n: n, err: err}, nil
+}
+
+// copyBody copies the body of an answer, whose first piece is in buf. Pieces of known length
+// are flushed by Write.
+func (ex *exchange) copyBody(res *http.Response, buf []byte, first piece) error {
+	if first.none {
 		_ = ex.flush()
 	}
-	buf := buffers.Get().(*[copyBufferSize]byte)
-	defer buffers.Put(buf)
-	for {
-		if done, err := ex.splice(res.Body); done {
-			return err
-		}
-		n, err := ex.readBody(res.Body, buf[:])
+	for n, err := first.n, first.err; ; n, err = ex.readBody(res.Body, buf) {
 		if n > 0 {
 			if _, werr := ex.Write(buf[:n]); werr != nil {
 				return werr
 			}
-			if streams && err == nil {
+			if streams(res) && err == nil {
 				if ferr := ex.flush(); ferr != nil {
 					ex.clientGone = true
 					return ferr
@@ -215,6 +243,9 @@ func (ex *exchange) copyBody(res *http.Response) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
+			return err
+		}
+		if done, err := ex.splice(res.Body); done {
 			return err
 		}
 	}
@@ -292,7 +323,8 @@ func (ex *exchange) answerFailure(r *http.Request) {
 	case ex.clientFailed():
 		status, detail = http.StatusBadRequest, "the request's body could not be read"
 	case errors.As(ex.failure, &invalid):
-		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
+		ex.answerDoubt(r, http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail)
+		return
 	case isTimeout(ex.failure):
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 		status, detail = http.StatusGatewayTimeout, "the upstream did not answer in time"

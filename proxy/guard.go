@@ -30,20 +30,24 @@ func newPseudonym() string {
 // guard answers a request that must not be routed, and reports whether it has.
 func (ex *exchange) guard(r *http.Request) (answered bool) {
 	edge := &ex.snapshot.cfg.Edge
-	switch wrong := judgeTarget(r); {
+	switch wrong := cmp.Or(judgeTarget(r), judgeHTTP2(r)); {
 	case ex.denied(r, edge.Access):
 	case countFields(r.Header) > maxFields:
-		ex.answerProblem(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
+		ex.answerDoubt(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
+	case !isCapitals(r.Method):
+		ex.answerDoubt(r, http.StatusBadRequest, "the method "+r.Method+" is not in capitals")
 	case r.Method == http.MethodConnect:
 		ex.Header().Set("Allow", ownMethods)
-		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
+		ex.answerDoubt(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
+	case ex.http10 && ex.conn.IsCoded():
+		ex.answerDoubt(r, http.StatusBadRequest, "HTTP/1.0 has no Transfer-Encoding")
 	case wrong != "":
-		ex.answerProblem(r, http.StatusBadRequest, wrong)
+		ex.answerDoubt(r, http.StatusBadRequest, wrong)
 	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
 		ex.answerProblem(r, http.StatusLoopDetected, "the request has come through this gateway before: an upstream leads back to it")
 	case edge.HTTPSPort != 0 && !ex.snapshot.isSecure(r):
 		ex.redirect(r)
-	case mustNotForward(r):
+	case mustNotForward(r), isOfServer(r):
 		ex.answerLast(r)
 	default:
 		return false
@@ -77,7 +81,7 @@ func mustNotForward(r *http.Request) bool {
 	return ok && n == 0
 }
 
-// answerLast answers a request that must not be forwarded any more. It does not echo a
+// answerLast answers a request that goes no further. It does not echo a
 // TRACE, whose header may hold secrets.
 func (ex *exchange) answerLast(r *http.Request) {
 	ex.Header().Set("Allow", cmp.Or(ex.snapshot.routes.allow(r), ownMethods))

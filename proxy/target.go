@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -63,12 +64,39 @@ func judgeTarget(r *http.Request) (wrong string) {
 		return "the request target is neither a path nor an http or https URL"
 	case u.Scheme != "" && r.ProtoMajor > 1: // RFC 9113, section 8.3.1: the host stands in :authority, and would stand here, too
 		return "the request target is not a path"
-	case r.Host != "" && hostname(r.Host) == "":
+	case hostname(r.Host) == "" && (r.Host != "" || r.ProtoAtLeast(1, 1)): // HTTP/1.0 may name none
 		return "the Host header is not a host, or a host and a port"
-	case u.Path[0] != '/': // "*" is for OPTIONS alone, which net/http answers; and a program may have cut the path
+	case isOfServer(r):
+	case u.Path[0] != '/': // "*" is for OPTIONS alone; and a program may have cut the path
 		return "the path does not begin with a slash"
 	case hasDotSegment(u.Path):
 		return `the path contains "." or ".." segments`
+	}
+	return ""
+}
+
+// isCapitals reports whether a method has no small letters. No registered one has, and some
+// upstreams take "put" for PUT, for which there may be another route.
+func isCapitals(method string) bool { return method == strings.ToUpper(method) }
+
+// isOfServer reports whether the request is OPTIONS for "*": it asks what the server can, and
+// has no path.
+func isOfServer(r *http.Request) bool { return r.Method == http.MethodOptions && r.URL.Path == "*" }
+
+// judgeHTTP2 says why a request over HTTP/2 must not be routed, though net/http takes it: there
+// it judges lengths and hosts less strictly than in HTTP/1.
+func judgeHTTP2(r *http.Request) (wrong string) {
+	if r.ProtoMajor < 2 {
+		return ""
+	}
+	if hosts := r.Header["Host"]; len(hosts) > 1 || len(hosts) == 1 && !strings.EqualFold(hosts[0], r.Host) {
+		return "the request names two hosts"
+	}
+	if lengths := r.Header["Content-Length"]; len(lengths) > 0 {
+		n, err := strconv.ParseUint(lengths[0], 10, 63)
+		if len(lengths) > 1 || err != nil || int64(n) != r.ContentLength {
+			return "the length of the body is in doubt"
+		}
 	}
 	return ""
 }

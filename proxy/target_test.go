@@ -147,10 +147,10 @@ func TestHostOfTarget(t *testing.T) {
 		c.Pools, c.Routes = []Pool{{Name: "p", Upstreams: []*url.URL{up}}}, []Route{route("a.example"), route("*.b.example"), route("")}
 	})
 	for host, want := range map[string]string{ // the route; "none": 400
-		"a.example": "a.example", "A.Example.:80": "a.example", "a.example:": "a.example", "x.b.example:8080": "*.b.example", "": "",
+		"a.example": "a.example", "A.Example.:80": "a.example", "a.example:": "a.example", "x.b.example:8080": "*.b.example",
 		"[::1]": "", "[::1]:80": "", "127.0.0.1:80": "", "a.example.com": "",
 		"a.example:80:80": "none", "a.example::": "none", "a.example:x": "none", "x.b.example:8:8": "none", "a.example:80,b": "none",
-		"[::1]x": "none", "[::1": "none", "::1": "none", ":80": "none", ".": "none", "[]": "none",
+		"[::1]x": "none", "[::1": "none", "::1": "none", ":80": "none", ".": "none", "[]": "none", "": "none",
 	} {
 		conn := g.dial()
 		conn.send("GET / HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")

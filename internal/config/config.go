@@ -267,7 +267,7 @@ type Route struct {
 // Match selects requests; an empty field matches all.
 type Match struct {
 	Host       string   `yaml:"host"`        // without port; case does not matter; *.example.com is every name below it
-	PathPrefix string   `yaml:"path_prefix"` // of the decoded path; runs of slashes count as one
+	PathPrefix string   `yaml:"path_prefix"` // of the decoded path; runs of slashes count as one; case matters, so if it does not matter to the upstream, lead all paths to the pool
 	Methods    []string `yaml:"methods"`     // one of which must match
 }
 

@@ -3,6 +3,8 @@ package downstream
 import (
 	"net"
 	"time"
+
+	"github.com/kgate/kgate/internal/httphead"
 )
 
 // frameTimer bounds the time that an HTTP/2 client takes for one frame, or for a
@@ -27,6 +29,8 @@ type frameTimer struct {
 	timed   bool // the read deadline is set, for the present frame or header
 	frames  bool // a frame has come
 
+	head httphead.Scan // of the present request, if it is HTTP/1
+
 	injected string    // what is to be read next, though the client has not sent it
 	ends     time.Time // of the connection, if it has no request then: see kept.go; zero: it goes on
 }
@@ -44,6 +48,7 @@ const (
 
 // read looks at what has been read from conn.
 func (f *frameTimer) read(conn net.Conn, p []byte) {
+	f.head.Read(p)
 	if f.http1 || len(p) == 0 {
 		return
 	}
@@ -107,3 +112,15 @@ func (f *frameTimer) begin() {
 		f.block = f.block && !last
 	}
 }
+
+// http returns what looks at the connection's bytes; nil for TCP.
+func (c *Conn) http() *frameTimer {
+	if c.secure != nil {
+		return &c.secure.frames
+	}
+	return c.frames
+}
+
+// IsCoded reports whether the present request of HTTP/1 has Transfer-Encoding, which net/http
+// takes out of HTTP/1.0. It may not know one that was sent before the answer to the last one.
+func (c *Conn) IsCoded() bool { return c != nil && c.http().head.Coded() }

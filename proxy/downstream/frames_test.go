@@ -26,7 +26,7 @@ func TestFrameTimer(t *testing.T) {
 			f.count(sent[from:min(from+size, len(sent))])
 		}
 		if f.http1 || f.incomplete() || f.preface != len(http2.ClientPreface) {
-			t.Fatalf("in pieces of %d: %+v", size, f)
+			t.Fatalf("in pieces of %d: %+v", size, &f)
 		}
 	}
 	// At each byte: whether a frame or header has begun that has not ended.

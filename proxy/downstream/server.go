@@ -133,6 +133,8 @@ func NewServer(cfg Config) (*Server, error) {
 		ConnContext:       ConnContext,
 		ConnState:         s.connState,
 		Protocols:         new(http.Protocols),
+
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is for the handler to judge, too
 	}
 	// A request with a body waits in line with its window full.
 	// A write fails when the client takes no byte for as long as it may stall. The
@@ -157,6 +159,9 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	}
 	if state == http.StateIdle {
 		c.idled()
+		if f := c.http(); f.http1 {
+			f.head.Reset()
+		}
 	}
 	s.limiter.state(&c.entry, state)
 }

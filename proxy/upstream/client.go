@@ -139,7 +139,8 @@ func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Respon
 	return over.roundTrip(req, caller)
 }
 
-// deadError is returned when a kept connection fails before it answers anything.
+// deadError is returned when the server has ended a kept connection before it answered
+// anything.
 type deadError struct {
 	err    error
 	unseen bool // the server has not looked at the request, of whose body nothing was read

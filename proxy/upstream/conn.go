@@ -2,8 +2,10 @@ package upstream
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/kgate/kgate/internal/deadline"
@@ -108,4 +110,15 @@ func (c *conn) end(reset bool) error {
 	err := c.Conn.Close()
 	c.onClose(c)
 	return err
+}
+
+// isEnd reports whether err says that the server has ended the connection. After a timeout, or
+// an end by this side, the server may still be at work on what it got.
+func isEnd(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }

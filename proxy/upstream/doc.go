@@ -25,7 +25,12 @@
 // closed, or on which it has said something unasked, is dropped. A server may
 // still close it at the same moment. Then a GET, HEAD, OPTIONS or TRACE without a
 // body is sent once more, over a new connection (RFC 9110, section 9.2.2); every
-// other request fails, since the server may have acted on it.
+// other request fails, since the server may have acted on it. So does one whose time
+// is over, or whose connection this side has closed: the server may be at work on it.
+//
+// HTTP/1.1 does not say which request an answer is for. What comes before the server's
+// system has the request is none. What comes before the request is whole may be one
+// for another, so that its connection is not kept.
 //
 // # HTTP/2
 //

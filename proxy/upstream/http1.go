@@ -8,14 +8,25 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"time"
+
+	"github.com/kgate/kgate/internal/httphead"
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
+
+// trailerSize is the size of a connection's buffer: net/http takes trailers that fit.
+const trailerSize = 16 << 10
 
 // maxKeptHeader is the largest buffer for a request's header that a connection
 // keeps.
 const maxKeptHeader = 16 << 10
 
-var errHeaderTooLarge = errors.New("upstream: the header of the answer is too large")
+var (
+	errHeaderTooLarge = errors.New("upstream: the header of the answer is too large")
+	errUnasked        = errors.New("upstream: an answer came before the server had the request")
+	errCodedIn10      = errors.New("upstream: the answer is of HTTP/1.0 and has Transfer-Encoding: nobody knows where it ends")
+)
 
 // http1 is a connection that speaks HTTP/1.1. One exchange at a time owns it,
 // until it is kept for the next or closed.
@@ -36,6 +47,8 @@ type http1 struct {
 	// Of the exchange.
 	allowed int64 // bytes of header that may still be read; negative: no bound
 	began   bool  // a byte of the answer has been read
+	unasked bool  // it had come before the server could have the request
+	head    httphead.Scan
 	upload  *upload
 	ctx     Context     // the request's, if it is one; else nil
 	stop    func() bool // stops watching another context
@@ -44,7 +57,7 @@ type http1 struct {
 func newHTTP1(cfg *Config, raw *conn, stream net.Conn, keep func(*http1)) *http1 {
 	h := &http1{cfg: cfg, raw: raw, stream: stream, keep: keep, allowed: -1}
 	h.header = headerWait{stream, cfg.ResponseHeaderTimeout}
-	h.br = bufio.NewReaderSize(h, 4<<10)
+	h.br = bufio.NewReaderSize(h, trailerSize)
 	h.probe.of(raw.Conn)
 	return h
 }
@@ -61,13 +74,30 @@ func (h *http1) Read(p []byte) (int, error) {
 	if h.allowed > 0 {
 		h.allowed -= int64(n)
 	}
-	h.began = h.began || n > 0
+	if n > 0 && !h.began {
+		h.began = true
+		h.unasked = h.reused && h.upload == nil && !tcpstate.IsDelivered(h.raw.Conn)
+	}
+	h.head.Read(p[:n])
 	return n, err
 }
 
 // stale reports whether a kept connection is no longer usable: the server has
 // closed it, or sent something unasked.
 func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() }
+
+// hasMore reports whether TLS has read more of the server than was asked for. Below TLS that
+// does not show.
+func (h *http1) hasMore() bool {
+	if h.stream == net.Conn(h.raw) {
+		return false
+	}
+	var more [1]byte
+	_ = h.stream.SetReadDeadline(time.Unix(1, 0)) // only what is here
+	_, err := h.stream.Read(more[:])
+	_ = h.stream.SetReadDeadline(time.Time{})
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
 
 // own implements exchanger.
 func (h *http1) own() net.Conn { return h.raw.Conn }
@@ -97,7 +127,8 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	}
 	h.raw.holdBack(caller)
 	h.raw.sender, _ = caller.(Bounded)
-	h.began, h.upload = false, nil
+	h.began, h.unasked, h.upload = false, false, nil
+	h.head.Reset()
 	h.attach(req.Context())
 	res, err := h.exchange(req, caller)
 	if err != nil {
@@ -106,7 +137,7 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		if h.unsure && !errors.As(err, new(*UpgradeError)) {
 			err = &UpgradeError{onlyHTTP2, err}
 		}
-		if reused && !errors.Is(err, ErrLapsed) {
+		if reused && isEnd(err) {
 			err = &deadError{err: err}
 		}
 		return nil, err
@@ -158,13 +189,17 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 		h.header.begin()
 	}
 	for {
-		h.allowed = int64(h.cfg.MaxHeaderBytes)
+		h.allowed = max(0, int64(h.cfg.MaxHeaderBytes-h.br.Buffered()))
 		res, err := http.ReadResponse(h.br, req)
 		h.allowed = -1
 		if err != nil {
 			return nil, err
 		}
 		switch {
+		case h.unasked:
+			return nil, errUnasked
+		case !res.ProtoAtLeast(1, 1) && h.head.Coded(): // net/http does not mind
+			return nil, errCodedIn10
 		case res.StatusCode < 100:
 			return nil, fmt.Errorf("upstream: the answer has status %d", res.StatusCode)
 		case res.StatusCode == http.StatusSwitchingProtocols:
@@ -183,7 +218,7 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			}
 		default:
 			h.gotHeader()
-			res.Body = &answer{ReadCloser: res.Body, http1: h, caller: caller, closes: res.Close}
+			res.Body = &answer{ReadCloser: res.Body, http1: h, caller: caller, closes: res.Close || h.head.Coded() && h.head.Sized()}
 			return res, nil
 		}
 	}
@@ -236,7 +271,9 @@ func (h *http1) release(caller Caller) {
 
 // finish ends an exchange whose answer has been read to its end.
 func (h *http1) finish(caller Caller, closes bool) {
-	if closes || h.br.Buffered() > 0 || h.upload != nil && !h.upload.isWhole() || !h.detach() {
+	// What comes before its request is whole may be the answer to another one.
+	upload := h.upload != nil && (h.upload.isEarly() || !h.upload.isWhole())
+	if closes || upload || h.br.Buffered() > 0 || h.hasMore() || !h.detach() {
 		if h.detach() {
 			_ = h.raw.Close() // the answer was whole: the server need not hear of a failure
 		} else {

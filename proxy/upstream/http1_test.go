@@ -38,6 +38,8 @@ func TestKept(t *testing.T) {
 		"head and body": {short, "HEAD", false},
 		"close":         {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", "GET", false},
 		"HTTP/1.0":      {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "GET", false},
+		"two lengths":   {"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET", false},
+		"two, early":    {"HTTP/1.1 103 E\r\nX: y\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\ncontent-length: 7\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, answers(tt.answer))
@@ -179,7 +181,9 @@ func TestStale(t *testing.T) {
 			next := make(chan struct{})
 			ended := make(chan struct{}, 1)
 			s := serve(t, func(c net.Conn, br *bufio.Reader) {
-				_, _ = http.ReadRequest(br)
+				if req, err := http.ReadRequest(br); err == nil {
+					_, _ = io.Copy(io.Discard, req.Body) // an answer before its end would end the connection
+				}
 				_, _ = io.WriteString(c, short)
 				<-next
 				_, _ = io.WriteString(c, last)
@@ -239,6 +243,7 @@ func TestResend(t *testing.T) {
 		{"DELETE", "", "", false, 1, false},
 		{"GET", "", "H", false, 1, false},
 		{"GET", "", "HTTP/1.1 200 OK\r\nContent-Le", false, 1, false},
+		{"GET", "", "HTTP/1.1 200 OK\r\n", false, 1, false},
 		{"GET", "", "", true, 1, false},
 	} {
 		var seen atomic.Int64

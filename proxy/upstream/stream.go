@@ -3,7 +3,6 @@ package upstream
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -145,8 +144,7 @@ func (s *stream) explain(err error) error {
 	if IsUnseen(err) {
 		return &deadError{err: err, unseen: s.upload == nil || !s.upload.touched.Load()}
 	}
-	var timeout net.Error
-	if s.http2.used.Load() && s.http2.Err() != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) {
+	if s.http2.used.Load() && s.http2.Err() != nil && isEnd(err) {
 		return &deadError{err: err}
 	}
 	return err

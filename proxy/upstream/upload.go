@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -55,8 +56,11 @@ type upload struct {
 	stopOnce sync.Once
 	askOnce  sync.Once
 
+	ending atomic.Bool // the last piece is about to be sent
+
 	mu     sync.Mutex
 	header bool // the answer's header is there
+	early  bool // and was before the last piece
 	whole  bool // everything was sent
 	err    error
 }
@@ -89,8 +93,15 @@ func (u *upload) answered() {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.header = true
+	u.header, u.early = true, !u.ending.Load()
 	u.http1.header.end()
+}
+
+// isEarly reports whether the answer's header came before the last piece was about to be sent.
+func (u *upload) isEarly() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.early
 }
 
 // isWhole reports whether the whole body has been sent; it may be about to be.
@@ -224,6 +235,7 @@ func (u *upload) send() error {
 			} else if left -= int64(n); left < 0 {
 				return &InvalidRequestError{fmt.Sprintf("the body is longer than its length of %d", u.req.ContentLength)}
 			}
+			u.ending.Store(!chunked && left == 0)
 			if werr := u.write(piece); werr != nil {
 				return werr
 			}
@@ -254,6 +266,7 @@ func chunk(buf *[uploadBufferSize]byte, n int) []byte {
 
 // sendTrailer ends a body in chunks. The trailer's values are known by now.
 func (u *upload) sendTrailer() error {
+	u.ending.Store(true)
 	b := []byte("0\r\n")
 	var err error
 	for name, values := range u.req.Trailer {

@@ -1,0 +1,108 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// slowServer keeps every request but those to /first. It counts them.
+type slowServer struct {
+	seen atomic.Int64
+	came chan struct{} // gets one of each, up to the first ten
+}
+
+// keptSlow returns a client with a kept connection to a slow server.
+func keptSlow(t *testing.T, scheme string, limit time.Duration) (*slowServer, *Client) {
+	s := &slowServer{came: make(chan struct{}, 10)}
+	over := make(chan struct{})
+	h := http.NewServeMux()
+	h.HandleFunc("/first", func(http.ResponseWriter, *http.Request) {})
+	h.HandleFunc("/", func(http.ResponseWriter, *http.Request) {
+		s.seen.Add(1)
+		s.came <- struct{}{}
+		<-over
+	})
+	server := httptest.NewUnstartedServer(h)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	if scheme == "https" {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) })
+	c := newClient(t, server.Listener.Addr().String(), func(cfg *Config) {
+		cfg.Scheme, cfg.ResponseHeaderTimeout = scheme, limit
+		if scheme == "https" {
+			cfg.TLS = server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+			cfg.TLS.NextProtos = []string{"http/1.1"}
+		}
+	})
+	first := request(t, "GET", nil)
+	first.URL.Path = "/first"
+	if _, err := get(t, c, first); err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
+// TestSlowIsNotSentTwice: a request whose time is over while the server is still at work is not
+// sent again, over a kept connection either: the server would do the work twice.
+func TestSlowIsNotSentTwice(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	for _, scheme := range []string{"http", "https", "h2c"} {
+		for _, by := range []string{"response_header_timeout", "context"} {
+			t.Run(scheme+", "+by, func(t *testing.T) {
+				longest := patience
+				if by == "response_header_timeout" {
+					longest = limit
+				}
+				s, c := keptSlow(t, scheme, longest)
+				slow, caller := request(t, "GET", nil), new(plain)
+				if by == "context" {
+					ctx, cancel := context.WithTimeout(slow.Context(), limit)
+					defer cancel()
+					slow = slow.WithContext(ctx)
+				}
+				_, err := getFor(t, c, slow, caller)
+				var timeout net.Error
+				if !errors.As(err, &timeout) || !timeout.Timeout() || s.seen.Load() != 1 || caller.conns != 1 {
+					t.Errorf("the server saw it %d times, over %d connections: %v", s.seen.Load(), caller.conns, err)
+				}
+			})
+		}
+	}
+}
+
+// TestClosedHereIsNotSentAgain: a request whose connection this side closes is not sent again:
+// the server may be at work on it. Over HTTP/2 a server that is silent for 5 s has its
+// connection closed for the sake of one request, and the others fail.
+func TestClosedHereIsNotSentAgain(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			s, c := keptSlow(t, scheme, patience)
+			go func() {
+				<-s.came
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				for raw := range c.conns {
+					go raw.reset()
+				}
+			}()
+			req, caller := request(t, "GET", nil), new(plain)
+			ctx, cancel := context.WithTimeout(req.Context(), time.Second) // if it is sent again
+			defer cancel()
+			if _, err := getFor(t, c, req.WithContext(ctx), caller); err == nil || s.seen.Load() != 1 || caller.conns != 1 {
+				t.Errorf("the server saw it %d times, over %d connections: %v", s.seen.Load(), caller.conns, err)
+			}
+		})
+	}
+}
