@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"time"
 
+	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -26,7 +27,7 @@ var errOtherNode = fmt.Errorf("%w: this Transport's node has no lease; use the T
 // under, and no other.
 //
 // A request needs a context with a slot; see [FromContext]. The slot's fence is sent as
-// the header Kgate-Fence unless the request has one. Close the response's body before the
+// the header Kgate-Fence; other headers and trailers Kgate-* are not sent. Close the response's body before the
 // slot is released. When Close returns, or RoundTrip fails, the request is over: its
 // connection serves the next one or is closed, and with HTTP/2 its stream has ended: if the
 // server does not confirm that for five seconds, the connection is closed with all of its
@@ -76,7 +77,7 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	under := &use{upload: uploadOf(r)}
+	under := new(use)
 	hasBody := r.Body != nil && r.Body != http.NoBody
 	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -107,12 +108,11 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		},
 	}))
-	if under.upload != nil {
+	proxy.RemoveKgate(r)
+	r.Header = r.Header.Clone()
+	r.Header["Kgate-Fence"] = []string{slot.Fence()}
+	if under.upload = uploadOf(r); under.upload != nil {
 		r.Body = under.upload
-	}
-	if _, given := r.Header["Kgate-Fence"]; !given {
-		r.Header = r.Header.Clone()
-		r.Header["Kgate-Fence"] = []string{slot.Fence()}
 	}
 	res, err := t.base.RoundTrip(r)
 	if err != nil {

@@ -83,8 +83,8 @@ func WithHeld(ctx context.Context, held *Held) context.Context {
 // itself, serves them. A request keeps its slot until next has returned and the
 // connection that it may have hijacked is closed. Its context ends, with the cause
 // admission.ErrLost, when the slot is lost, and with admission.ErrHoldMax after the
-// pool's HoldMax; then a hijacked connection is closed, too. Panics pass. What the pool
-// says of upstreams, HoldIdle and MinUpload does not count here.
+// pool's HoldMax; then a hijacked connection is closed, too. Next sees no Kgate-* header of
+// the client. Panics pass. What the pool says of upstreams, HoldIdle and MinUpload does not count here.
 func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := &guarded{ResponseWriter: w, visit: visit{snapshot: h.current.Load(), arrived: time.Now()}}
@@ -145,7 +145,9 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	g.watch(cancel)
 	g.Header().Add("Server-Timing", g.timing())
 	g.rec.Aborted = true // unless it returns
-	next.ServeHTTP(g, r.WithContext(WithHeld(ctx, g.given)))
+	r = r.WithContext(WithHeld(ctx, g.given))
+	RemoveKgate(r)
+	next.ServeHTTP(g, r)
 	g.rec.Aborted = false
 }
 
