@@ -314,7 +314,7 @@ func (n *Node) Stats(pool string) Stats {
 // gateways say those. Its context ends, with the cause ErrLost, when the
 // slot is lost; [FromContext] has the slot. The slot is given back when the handler has
 // returned, also by a panic, which passes, and when the connection that it may have
-// hijacked is closed.
+// hijacked is closed. A request of [Node.Transport] that still uses it then is ended first.
 //
 // The http.Server should have [ConnContext], or a client that leaves before the body
 // of its request was read keeps its place in line, or its slot until the handler returns.

@@ -39,8 +39,8 @@ func Note(text string) AcquireOption {
 	return AcquireOption{func(a *asked) { a.note = text }}
 }
 
-// Slot is one of a pool's k slots, held by this program. Its methods are safe for concurrent
-// use.
+// Slot is one of a pool's k slots, held by this program, for one request at a time: see
+// [Node.Transport]. Its methods are safe for concurrent use.
 type Slot struct {
 	held    *proxy.Held
 	release func() // nil: Middleware releases it
