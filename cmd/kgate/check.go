@@ -7,7 +7,7 @@ import (
 
 	"github.com/kgate/kgate/configs"
 	"github.com/kgate/kgate/internal/config"
-	"github.com/kgate/kgate/internal/datadir"
+	"github.com/kgate/kgate/internal/journal"
 )
 
 // checkCommand validates a configuration.
@@ -55,11 +55,11 @@ func (c *checkCommand) Run(std streams) error {
 			return err
 		}
 	}
-	runs := datadir.AnyUser
+	runs := journal.AnyUser
 	if c.Files && os.Geteuid() != 0 { // root may check for another user
 		runs = os.Geteuid()
 	}
-	if why := datadir.Exposed(cfg.Node.DataDir, runs); why != "" {
+	if why := journal.Exposed(cfg.Node.DataDir, runs); why != "" {
 		fmt.Fprintln(std.err, "warning: node.data_dir:", why)
 	}
 	if c.Print {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
-	"github.com/kgate/kgate/internal/datadir"
 	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/proxy"
@@ -74,7 +74,7 @@ func (n *Node) start() error {
 	for _, cause := range transport.Causes() {
 		n.cfg.Metrics.AddRefusalCause(string(cause))
 	}
-	if why := datadir.Exposed(n.cfg.DataDir, os.Geteuid()); why != "" {
+	if why := journal.Exposed(n.cfg.DataDir, os.Geteuid()); why != "" {
 		n.cfg.Logger.Warn("other users of this machine can replace what is in the data_dir", slog.String("cause", why))
 	}
 	n.peers = &peers{cfg: n.cfg}

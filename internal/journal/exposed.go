@@ -1,6 +1,4 @@
-// Package datadir judges the directory in which a gateway keeps what the cluster has agreed
-// on, and the secrets of tickets. Who may write there can put old files in their place.
-package datadir
+package journal
 
 import (
 	"fmt"
@@ -10,9 +8,9 @@ import (
 // AnyUser is for callers that do not know which user runs the gateway.
 const AnyUser = -1
 
-// Exposed says why other users of this machine could replace what a gateway that runs as the user
-// uid keeps in dir; "" if they could not, or there is no such directory. The directory's group
-// may write: volumes come that way.
+// Exposed says why other users of this machine could put other files in the place of those that
+// a gateway, running as the user uid, keeps in dir; "" if they could not, or there is no such
+// directory. The directory's group may write: volumes come that way.
 func Exposed(dir string, uid int) string {
 	if dir == "" {
 		return ""
