@@ -142,7 +142,8 @@ type Pool struct {
 	// QueueTimeout is the longest wait of requests through Middleware and Handler, default
 	// 60 s; negative: no limit. Acquire waits as long as its context lasts.
 	QueueTimeout time.Duration
-	// Fair serves clients in turn, one request each.
+	// Fair serves the clients of this node in turn, one request each. The nodes do not know
+	// each other's clients: one that asks at three nodes has three turns.
 	Fair bool
 	// ClientLimit is how many requests of one client may wait at this node, ClientInFlight
 	// how many slots it may have, ClientTickets how many tickets. 0: no limit.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/hostaddr"
+	"github.com/kgate/kgate/proxy"
 )
 
 // Errors of [Node.Acquire], all but ErrClosed wrapped by a *[Refused].
@@ -39,6 +40,10 @@ var (
 	// ErrHoldMax: the slot was held for as long as the pool's HoldMax allows.
 	ErrHoldMax = admission.ErrHoldMax
 )
+
+// ErrSlotInUse is what [Node.Transport] returns for a second request while another one uses
+// the slot: read the answer of that to its end, or close it, or acquire another slot.
+var ErrSlotInUse = proxy.ErrSlotInUse
 
 // errNilContext is for callers whom a panic far below would tell nothing.
 var errNilContext = errors.New("kgate: nil context: pass context.Background() if there is no other")

@@ -219,7 +219,12 @@ func ExampleNode_RequestTicket() {
 		log.Fatal(err)
 	}
 	for !ticket.Granted { // it lives as long as somebody asks once a minute
-		if ticket, err = node.AwaitTicket(ctx, ticket.ID, 30*time.Second); err != nil {
+		ticket, err = node.AwaitTicket(ctx, ticket.ID, 30*time.Second)
+		switch {
+		case errors.Is(err, kgate.ErrTicketElsewhere): // the node that has it does not answer now
+			time.Sleep(time.Second)
+		case err != nil:
+			_ = node.EndTicket(ctx, ticket.ID) // or it takes a slot later, for its time to live
 			log.Fatal(err)
 		}
 	}

@@ -57,6 +57,7 @@ type fencedConn struct {
 	under    uint64
 	writes   *relay.Gate
 	serves   atomic.Pointer[use] // the request over HTTP/1 that is in flight
+	handing  sync.Mutex          // of the connection from one request to the next
 	shared   bool                // by requests over HTTP/2
 	onClose  func()              // nil: nothing
 	once     sync.Once           // of Close
@@ -73,8 +74,23 @@ type use struct {
 
 // begin notes that the request is in flight over conn.
 func (u *use) begin(conn *fencedConn) {
+	conn.handing.Lock()
+	defer conn.handing.Unlock()
 	u.Store(conn)
 	conn.serves.Store(u)
+}
+
+// breakOff closes the connection that the request uses, unless another one has it.
+func (u *use) breakOff() {
+	conn := u.Load()
+	if conn == nil {
+		return
+	}
+	conn.handing.Lock()
+	defer conn.handing.Unlock()
+	if conn.serves.Load() == u {
+		_ = conn.Close()
+	}
 }
 
 // over notes that the request's part of the connection is over. Another one may have it

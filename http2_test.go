@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/kgate/kgate/proxy"
 )
 
 // frames is an upstream that speaks HTTP/2 in the clear, frame by frame, and counts the
@@ -219,6 +221,53 @@ func TestTransportStreams(t *testing.T) {
 	}
 }
 
+// TestTransportEndsWithSlot: when what uses a slot has ended, so that the slot may go to the
+// next request, its stream is closed on the wire: whether the answer has come or not.
+func TestTransportEndsWithSlot(t *testing.T) {
+	f, addr := serveFrames(t)
+	var standing atomic.Uint64
+	standing.Store(1)
+	client := http.Client{Transport: newFenced(inClear(), standing.Load)}
+	defer client.CloseIdleConnections()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for i := range 300 {
+		slot := slotUnder(t, &standing)
+		path := []string{"/half", "/silent", "/whole"}[i%3]
+		body, upload := io.Reader(nil), io.Closer(io.NopCloser(nil))
+		if i%2 == 0 {
+			body, upload = io.Pipe()
+		}
+		req, err := http.NewRequestWithContext(slot, http.MethodPost, "http://"+addr+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan struct{})
+		asking.Go(func() {
+			res, err := client.Do(req)
+			close(answered)
+			if err == nil {
+				_, err = io.Copy(io.Discard, res.Body) // and nobody closes it
+			}
+			if path != "/whole" && !errors.Is(err, ErrLost) {
+				t.Errorf("%s: %v", path, err)
+			}
+		})
+		if path == "/half" {
+			<-answered
+		} else {
+			time.Sleep(time.Duration(i) * 2 * time.Microsecond)
+		}
+		proxy.HeldIn(slot).End(ErrLost)
+		_ = upload.Close()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.most != 1 || f.streams < 200 {
+		t.Errorf("of %d streams %d were open at once", f.streams, f.most)
+	}
+}
+
 // TestTransportNeverClosed: an answer without a body has ended though nobody closes it, and
 // the requests after it end only with their own streams.
 func TestTransportNeverClosed(t *testing.T) {
@@ -288,12 +337,12 @@ func TestTransportFewStreams(t *testing.T) {
 			slot, cancel := context.WithTimeout(slotUnder(t, &standing), 5*time.Second)
 			var silent, rest sync.WaitGroup
 			if c.want == nil {
-				silent.Go(func() { _ = do(slot, rt, http.MethodGet, "http://"+addr+"/silent", nil) })
+				silent.Go(func() { _ = do(another(slot), rt, http.MethodGet, "http://"+addr+"/silent", nil) })
 			}
 			for range 5 {
 				rest.Go(func() {
 					for range 3 {
-						if err := do(slot, rt, http.MethodGet, "http://"+addr, nil); !errors.Is(err, c.want) {
+						if err := do(another(slot), rt, http.MethodGet, "http://"+addr, nil); !errors.Is(err, c.want) {
 							t.Error(err)
 						}
 					}
@@ -443,7 +492,7 @@ func TestTransportStuckUpload(t *testing.T) {
 			slot, giveUp := context.WithCancel(slotUnder(t, &standing))
 			other := make(chan error, 1)
 			if base.Protocols != nil {
-				go func() { other <- do(slot, rt, http.MethodGet, h2+"/silent", nil) }()
+				go func() { other <- do(another(slot), rt, http.MethodGet, h2+"/silent", nil) }()
 			} else {
 				other <- nil
 			}

@@ -310,10 +310,11 @@ func (n *Node) Stats(pool string) Stats {
 
 // Middleware returns a middleware that admits requests to a pool before the next handler
 // serves them. A request that is not admitted is answered with 503 or 429, Retry-After and a
-// problem document. The next handler's context ends, with the cause ErrLost, when the
+// problem document. The next handler sees no Kgate-* header or trailer of the client: only
+// gateways say those. Its context ends, with the cause ErrLost, when the
 // slot is lost; [FromContext] has the slot. The slot is given back when the handler has
 // returned, also by a panic, which passes, and when the connection that it may have
-// hijacked is closed.
+// hijacked is closed. A request of [Node.Transport] that still uses it then is ended first.
 //
 // The http.Server should have [ConnContext], or a client that leaves before the body
 // of its request was read keeps its place in line, or its slot until the handler returns.

@@ -39,8 +39,8 @@ func Note(text string) AcquireOption {
 	return AcquireOption{func(a *asked) { a.note = text }}
 }
 
-// Slot is one of a pool's k slots, held by this program. Its methods are safe for concurrent
-// use.
+// Slot is one of a pool's k slots, held by this program, for one request at a time: see
+// [Node.Transport]. Its methods are safe for concurrent use.
 type Slot struct {
 	held    *proxy.Held
 	release func() // nil: Middleware releases it
@@ -104,7 +104,7 @@ func newSlot(got *node.Slot, wait time.Duration) *Slot {
 	got.OnLost(func() {
 		s.once.Do(func() {
 			close(s.lost)
-			go s.held.End() // the caller has other slots to end
+			go s.held.End(ErrLost) // the caller has other slots to end
 		})
 	})
 	return s
@@ -119,11 +119,13 @@ func FromContext(ctx context.Context) *Slot {
 	return nil
 }
 
-// Release gives the slot back. Calls after the first do nothing. A lost slot is to be
+// Release gives the slot back, once all has ended that used it: contexts of [Slot.Context],
+// and a request of [Node.Transport], whose connection is closed or stream reset, however much
+// of its answer is still to be read. Calls after the first do nothing. A lost slot is to be
 // released, too: the node counts it as in use until then.
 func (s *Slot) Release() {
 	if s.release != nil {
-		s.held.End()
+		s.held.End(ErrLost)
 		s.release()
 	}
 }
@@ -152,23 +154,11 @@ func (s *Slot) Fence() string { return s.held.Fence() }
 // Wait is how long it took to get the slot.
 func (s *Slot) Wait() time.Duration { return s.held.Wait }
 
-// Context returns a context that ends with parent, with the cause ErrLost when the slot
-// is lost, and when the returned function is called. [FromContext] and [Node.Transport]
-// find the slot in it.
+// Context returns a context that ends with parent, when the slot is lost or released, with the
+// cause ErrLost, and when the returned function is called. [FromContext] and
+// [Node.Transport] find the slot in it.
 func (s *Slot) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(proxy.WithHeld(parent, s.held))
-	ended := make(chan struct{})
-	var once sync.Once
-	go func() {
-		select {
-		case <-s.held.Lost:
-			cancel(ErrLost)
-		case <-ended:
-		case <-parent.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel(nil)
-		once.Do(func() { close(ended) })
-	}
+	context.AfterFunc(ctx, s.held.Attach(cancel))
+	return ctx, func() { cancel(nil) }
 }

@@ -23,7 +23,9 @@ var (
 
 // Ticket is a place in the line of a pool, and then a slot, that outlives the node that
 // gave it: it is for clients that ask now and come back later, to any node. It ends when
-// its time to live passes without a sign of its holder. Each call with its ID is a sign.
+// its time to live passes without a sign of its holder. Each call with its ID is a sign. A
+// call that fails with an error other than ErrTicketEnded ends no ticket: the one that it
+// returns has its ID, and nothing else. Ask again, or end it.
 type Ticket struct {
 	// ID is a secret: who has it holds the ticket.
 	ID      string
@@ -47,27 +49,26 @@ func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration
 	}
 	by := askedBy(options)
 	t, err := n.node.Tickets().RequestTicket(ctx, admission.Request{Pool: pool, Client: by.client}, ttl, by.note)
-	return n.ticketOf(t, pool, err)
+	return n.ticketOf("", pool, t, err)
 }
 
 // AwaitTicket returns a ticket once it is granted, or as it stands when wait is over.
 // While it runs, the ticket does not expire in line.
 func (n *Node) AwaitTicket(ctx context.Context, id string, wait time.Duration) (Ticket, error) {
 	t, err := n.node.Tickets().TestTicket(ctx, id, false, wait)
-	return n.ticketOf(t, "", err)
+	return n.ticketOf(id, "", t, err)
 }
 
 // RenewTicket is a sign of the ticket's holder, whether it is granted or not.
 func (n *Node) RenewTicket(ctx context.Context, id string) (Ticket, error) {
 	t, err := n.node.Tickets().RenewTicket(ctx, id)
-	return n.ticketOf(t, "", err)
+	return n.ticketOf(id, "", t, err)
 }
 
 // EndTicket gives the ticket's slot back, or leaves the line. It fails with ErrTicketUsed
 // while a request uses the slot; when that ends, so does the ticket.
 func (n *Node) EndTicket(ctx context.Context, id string) error {
-	_, err := n.ticketOf(admission.Ticket{}, "", n.node.Tickets().EndTicket(ctx, id))
-	return err
+	return n.ticketError("", n.node.Tickets().EndTicket(ctx, id))
 }
 
 // Redeem returns the slot of a granted ticket of a pool, once, and keeps it alive until
@@ -78,27 +79,35 @@ func (n *Node) Redeem(ctx context.Context, pool, id string) (*Slot, error) {
 	}
 	got, err := n.node.RedeemTicket(ctx, pool, id)
 	if err != nil {
-		_, err = n.ticketOf(admission.Ticket{}, pool, err)
-		return nil, err
+		return nil, n.ticketError(pool, err)
 	}
 	return newSlot(got, 0), nil
 }
 
-// ticketOf translates the answer to a call for a ticket.
-func (n *Node) ticketOf(t admission.Ticket, pool string, err error) (Ticket, error) {
+// ticketOf translates the answer to a call for the ticket id of a pool; empty: it is not
+// known yet.
+func (n *Node) ticketOf(id, pool string, t admission.Ticket, err error) (Ticket, error) {
+	if err != nil {
+		return Ticket{ID: id}, n.ticketError(pool, err)
+	}
+	return Ticket{ID: t.ID, Pool: t.Pool, Granted: t.Granted, Position: t.Position, ETA: t.ETA, Left: t.Left, Fence: t.Fence}, nil
+}
+
+// ticketError translates the error of a call for a ticket.
+func (n *Node) ticketError(pool string, err error) error {
 	var ended *admission.EndedError
 	switch {
-	case err == nil:
-		return Ticket{ID: t.ID, Pool: t.Pool, Granted: t.Granted, Position: t.Position, ETA: t.ETA, Left: t.Left, Fence: t.Fence}, nil
+	case err == nil: // of EndTicket
+		return nil
 	case n.stopping.Err() != nil: // a ticket that this node does not find may well be alive
-		return Ticket{}, ErrClosed
+		return ErrClosed
 	case errors.As(err, &ended):
-		return Ticket{}, fmt.Errorf("%w: %s", ErrTicketEnded, ended.How)
+		return fmt.Errorf("%w: %s", ErrTicketEnded, ended.How)
 	case errors.Is(err, admission.ErrUnknownTicket):
-		return Ticket{}, ErrTicketEnded
+		return ErrTicketEnded
 	case errors.Is(err, ErrTicketElsewhere):
-		return Ticket{}, inside(err)
+		return inside(err)
 	default:
-		return Ticket{}, n.refused(pool, err)
+		return n.refused(pool, err)
 	}
 }

@@ -7,10 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"time"
 
-	"github.com/kgate/kgate/proxy/tcpstate"
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // errNoSlot is what Transport returns for a request without a slot.
@@ -26,12 +24,16 @@ var errOtherNode = fmt.Errorf("%w: this Transport's node has no lease; use the T
 // under, and no other.
 //
 // A request needs a context with a slot; see [FromContext]. The slot's fence is sent as
-// the header Kgate-Fence unless the request has one. Close the response's body before the
-// slot is released. When Close returns, or RoundTrip fails, the request is over: its
-// connection serves the next one or is closed, and with HTTP/2 its stream has ended: if the
-// server does not confirm that for five seconds, the connection is closed with all of its
-// streams. The body of an answer with status 101 is the connection: its Close waits up to a second
-// until the server has what was written, and the slot's release or loss closes it at once.
+// the header Kgate-Fence; other headers and trailers Kgate-* are not sent.
+//
+// A slot serves one request after the other. While one is in flight a second one fails with
+// [ErrSlotInUse]. A request is over when RoundTrip has failed, when the response's body was
+// read to its end or its Close returns, and when the slot is released or lost: a Read of the
+// body then fails with [ErrLost]. The connection of a request that is over serves the next one or is
+// closed, and with HTTP/2 its stream has ended: if the server does not confirm that for five
+// seconds, the connection is closed with all of its streams. The body of an answer with status
+// 101 is the connection: its Close waits up to a second until the server has what was
+// written, and the slot's release or loss closes it at once.
 //
 // The body of a request without GetBody is read and closed on another goroutine. A Read that
 // waits there, for a client say, may go on when the request is over.
@@ -69,71 +71,57 @@ type fencedTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	slot := FromContext(r.Context())
-	if err := t.check(slot); err != nil {
+	x, err := t.enter(r.Context(), slot)
+	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	under := &use{upload: uploadOf(r)}
-	hasBody := r.Body != nil && r.Body != http.NoBody
-	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) {
-			under.Store(nil)
-			under.written.Store(!hasBody)
-			if conn := fencedBelow(info.Conn); !conn.shared {
-				under.begin(conn)
-			}
-			if slot.Valid() {
-				return
-			}
-			// This is a second attempt, under a lease that is not the slot's. HTTP/2 looks at
-			// the context right before it opens a stream; HTTP/1 does not.
-			cancel(ErrLost)
-			if conn := under.Load(); conn != nil {
-				_ = conn.Close()
-			}
-		},
-		WroteRequest: func(info httptrace.WroteRequestInfo) {
-			if info.Err == nil {
-				under.written.Store(true)
-			}
-		},
-		PutIdleConn: func(err error) {
-			if err == nil {
-				under.over()
-				under.Store(nil)
-			}
-		},
-	}))
-	if under.upload != nil {
-		r.Body = under.upload
-	}
-	if _, given := r.Header["Kgate-Fence"]; !given {
-		r.Header = r.Header.Clone()
-		r.Header["Kgate-Fence"] = []string{slot.Fence()}
-	}
+	defer close(x.returned)
+	r = x.prepare(r, slot)
 	res, err := t.base.RoundTrip(r)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
+		if cause := context.Cause(x.ctx); cause != nil {
 			err = cause
 		}
-		cancel(nil)
+		x.finish()
 		return nil, err
 	}
-	conn := under.Load()
-	if conn == nil && res.ProtoMajor == 1 { // the connection is idle again
-		cancel(nil)
-		return res, nil
+	conn := x.Load()
+	stream, isStream := res.Body.(io.ReadWriteCloser)
+	switch {
+	case conn == nil && res.ProtoMajor == 1: // the connection is idle again
+		x.finish()
+	case isStream && conn != nil && res.StatusCode == http.StatusSwitchingProtocols:
+		x.switched.Store(true) // net/http has left the connection to the caller
+		res.Body = &switched{ReadWriteCloser: stream, conn: conn, finish: x.finish}
+	case upstream.IsEmpty(res.Body) && x.written.Load(): // it may never be closed
+		x.over()
+		if conn != nil {
+			_ = conn.Close() // it serves nobody else
+		}
+		x.finish()
+	default:
+		x.body = &fencedBody{ReadCloser: res.Body, exchange: x}
+		res.Body = x.body
 	}
-	if stream, ok := res.Body.(io.ReadWriteCloser); ok && conn != nil && res.StatusCode == http.StatusSwitchingProtocols {
-		cancel(nil) // net/http has left the connection to the caller
-		res.Body = &switched{ReadWriteCloser: stream, conn: conn, detach: slot.held.Attach(conn.closeDelivered)}
-		return res, nil
-	}
-	res.Body = &fencedBody{ReadCloser: res.Body, under: under, cancel: cancel}
 	return res, nil
+}
+
+// enter begins a request that uses the slot.
+func (t *fencedTransport) enter(ctx context.Context, slot *Slot) (*exchange, error) {
+	if err := t.check(slot); err != nil {
+		return nil, err
+	}
+	x := &exchange{returned: make(chan struct{})}
+	x.ctx, x.cancel = context.WithCancelCause(ctx)
+	var err error
+	if x.leave, err = slot.held.Enter(x.end); err != nil {
+		x.cancel(nil)
+		return nil, err
+	}
+	return x, nil
 }
 
 // check returns why nothing may be sent with the slot; nil: it may.
@@ -148,62 +136,6 @@ func (t *fencedTransport) check(slot *Slot) error {
 	default:
 		return nil
 	}
-}
-
-// fencedBody is a response's body. Over HTTP/1, closing one that has more to come breaks
-// its connection off: net/http does so too, but only after its own Close has returned.
-type fencedBody struct {
-	io.ReadCloser
-	under  *use // nothing, over HTTP/2
-	cancel context.CancelCauseFunc
-}
-
-// Read implements io.Reader.
-func (b *fencedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF && b.under.written.Load() { // after an early answer the upload may go on
-		b.under.over()
-		b.cancel(nil)
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (b *fencedBody) Close() error {
-	err := b.ReadCloser.Close()
-	if conn := b.under.Load(); conn != nil {
-		_ = conn.Close()
-	}
-	b.cancel(nil)
-	return err
-}
-
-// lastWord is how long the server may take to accept what was written to a connection
-// that is then closed.
-const lastWord = time.Second
-
-// switched is the body of an answer with status 101: the connection, which goes on in
-// another protocol.
-type switched struct {
-	io.ReadWriteCloser // the connection, or TLS over it
-	conn               *fencedConn
-	detach             func() // from the slot
-}
-
-// CloseWrite tells the server that nothing more comes.
-func (s *switched) CloseWrite() error { return tcpstate.CloseWrite(s.ReadWriteCloser) }
-
-// Close implements io.Closer.
-func (s *switched) Close() error {
-	defer s.detach()
-	late := time.AfterFunc(lastWord, func() { _ = s.conn.Close() })
-	defer late.Stop()
-	_ = s.CloseWrite()
-	for pause := time.Millisecond; !s.conn.IsDelivered(); pause = min(2*pause, 50*time.Millisecond) {
-		time.Sleep(pause)
-	}
-	s.conn.closeDelivered()
-	return nil
 }
 
 // CloseIdleConnections is called by http.Client.CloseIdleConnections.

@@ -23,7 +23,7 @@ func TestTransportUpgrade(t *testing.T) {
 		words int
 	}{
 		"closed":                 {func(res *http.Response, _ *proxy.Held) { _ = res.Body.Close() }, 0},
-		"released":               {func(_ *http.Response, held *proxy.Held) { held.End() }, 0},
+		"released":               {func(_ *http.Response, held *proxy.Held) { held.End(ErrLost) }, 0},
 		"closed with last words": {func(res *http.Response, _ *proxy.Held) { _ = res.Body.Close() }, 100},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,6 +36,11 @@ func slotUnder(t *testing.T, standing *atomic.Uint64) context.Context {
 	return proxy.WithHeld(t.Context(), &proxy.Held{Slot: leased{standing: standing, under: standing.Load()}, Lost: make(chan struct{})})
 }
 
+// another returns ctx with another slot, under the same lease.
+func another(ctx context.Context) context.Context {
+	return proxy.WithHeld(ctx, &proxy.Held{Slot: proxy.HeldIn(ctx).Slot, Lost: make(chan struct{})})
+}
+
 // TestTransport: no byte is written after the lease is lost, though nothing has told the
 // request. A plain transport is what catches the judge asleep.
 func TestTransport(t *testing.T) {

@@ -400,8 +400,8 @@ func TestCycle(t *testing.T) {
 			t.Error("a slot with next to no time left was not renewed at once")
 		}
 		release(t, slot)
-		if _, err := ticket.Test(t.Context()); !errors.Is(err, ErrGone) {
-			t.Errorf("after release: %v", err)
+		if st, err := ticket.Test(t.Context()); !errors.Is(err, ErrGone) || st.ID != ticket.ID() {
+			t.Errorf("after release: %+v, %v", st, err)
 		}
 		forgotten, err := c.Request(t.Context(), "p")
 		if err != nil {

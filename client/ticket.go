@@ -60,7 +60,8 @@ func (t *Ticket) Status() Status {
 	return t.status
 }
 
-// Test asks where the ticket stands, which also keeps it in line.
+// Test asks where the ticket stands, which also keeps it in line. With an error it returns
+// what was last heard.
 func (t *Ticket) Test(ctx context.Context) (Status, error) { return t.test(ctx, 0) }
 
 func (t *Ticket) test(ctx context.Context, wait time.Duration) (Status, error) {
@@ -71,7 +72,7 @@ func (t *Ticket) test(ctx context.Context, wait time.Duration) (Status, error) {
 	}
 	s, sent, err := t.c.ticket(ctx, q)
 	if err != nil {
-		return Status{}, err
+		return t.Status(), err
 	}
 	s.ID = t.id
 	t.mu.Lock()

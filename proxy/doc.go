@@ -82,8 +82,9 @@
 // The request line and the query as the client sent them (after strip_prefix),
 // the Host header unchanged, as HAProxy and Caddy do it, Via, Forwarded, and
 // X-Forwarded-For, -Host and -Proto. Everything of that kind that an untrusted
-// client sent is removed, and so is every Kgate-* header or trailer; Kgate-Fence
-// is then added for the pools that want it. Hop-by-hop headers end here (RFC
+// client sent is removed, and so is every Kgate-* header or trailer, also where another
+// byte than a hyphen stands between the words, as servers with CGI variables read it;
+// Kgate-Fence is then added for the pools that want it. Hop-by-hop headers end here (RFC
 // 9110, section 7.6.1). What a route sets or removes (headeredits.go) comes before
 // what the gateway writes, and no client can say it.
 //

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/kgate/kgate/internal/headeredit"
 )
@@ -79,18 +78,12 @@ func (e HeaderEdits) check(may func(name string) error) error {
 	return errors.Join(errs...)
 }
 
-// owns reports whether the edits alone decide about the field of this name. An underscore
-// is as good as a hyphen to upstreams that turn headers into CGI variables.
+// owns reports whether the edits alone decide about the field of this name.
 func (e *headerEdits) owns(name string) bool {
 	if e == nil {
 		return false
 	}
 	return slices.ContainsFunc(e.remove, func(own string) bool { return sameName(own, name) })
-}
-
-// sameName reports whether the names are the same to a CGI program.
-func sameName(a, b string) bool {
-	return len(a) == len(b) && strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
 }
 
 // apply changes a header of the exchange. Its values are shared, and never changed in

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,71 +19,12 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// Held is the slot of a request that Middleware has admitted. It is for the next
-// handler to look at; Middleware releases it.
-type Held struct {
-	Slot
-	// Lost is closed when the slot may be used no longer.
-	Lost <-chan struct{}
-	// Wait is how long the request waited for it.
-	Wait time.Duration
-
-	mu    sync.Mutex
-	ended bool
-	users map[*func()]struct{}
-}
-
-// Attach has end called when the slot is lost or held for too long, and before it is
-// released: at once if that has happened. End must not block. The returned function
-// undoes it.
-func (h *Held) Attach(end func()) (detach func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended {
-		end()
-		return func() {}
-	}
-	if h.users == nil {
-		h.users = make(map[*func()]struct{})
-	}
-	h.users[&end] = struct{}{}
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.users, &end)
-	}
-}
-
-// End ends what is attached. Whoever releases the slot calls it first.
-func (h *Held) End() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ended = true
-	for end := range h.users {
-		(*end)()
-	}
-	h.users = nil
-}
-
-type heldKey struct{}
-
-// HeldIn returns the slot that a request's context was given, nil if there is none.
-func HeldIn(ctx context.Context) *Held {
-	held, _ := ctx.Value(heldKey{}).(*Held)
-	return held
-}
-
-// WithHeld returns a context in which HeldIn finds held.
-func WithHeld(ctx context.Context, held *Held) context.Context {
-	return context.WithValue(ctx, heldKey{}, held)
-}
-
 // Middleware admits requests to the named pool before next, a handler of the program
 // itself, serves them. A request keeps its slot until next has returned and the
 // connection that it may have hijacked is closed. Its context ends, with the cause
 // admission.ErrLost, when the slot is lost, and with admission.ErrHoldMax after the
-// pool's HoldMax; then a hijacked connection is closed, too. Panics pass. What the pool
-// says of upstreams, HoldIdle and MinUpload does not count here.
+// pool's HoldMax; then a hijacked connection is closed, too. Next sees no Kgate-* header of
+// the client. Panics pass. What the pool says of upstreams, HoldIdle and MinUpload does not count here.
 func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := &guarded{ResponseWriter: w, visit: visit{snapshot: h.current.Load(), arrived: time.Now()}}
@@ -145,7 +85,9 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	g.watch(cancel)
 	g.Header().Add("Server-Timing", g.timing())
 	g.rec.Aborted = true // unless it returns
-	next.ServeHTTP(g, r.WithContext(WithHeld(ctx, g.given)))
+	r = r.WithContext(WithHeld(ctx, g.given))
+	RemoveKgate(r)
+	next.ServeHTTP(g, r)
 	g.rec.Aborted = false
 }
 
@@ -169,7 +111,7 @@ func (g *guarded) watch(cancel context.CancelCauseFunc) {
 			close(lost)
 		}
 		cancel(why)
-		g.given.End()
+		go g.given.End(why)
 		if c := g.hijacked.Load(); c != nil {
 			_ = c.Conn.Close() // its owner finds out, and closes it
 		}
@@ -182,7 +124,7 @@ func (g *guarded) leave() {
 		return
 	}
 	g.hold.end()
-	g.given.End()
+	g.given.End(admission.ErrLost)
 	g.hold.slot.Release()
 	g.held()
 	g.done()

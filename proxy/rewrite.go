@@ -123,7 +123,7 @@ func (ex *exchange) fillHeader(out, in *http.Request) {
 		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" {
 			continue
 		}
-		if strings.IndexByte(name, '_') >= 0 && ex.owns(name) {
+		if !isPlain(name) && ex.owns(name) {
 			continue
 		}
 		header[name] = values
@@ -225,10 +225,9 @@ func (v *viaValues) of(r *http.Request) string {
 
 // isUntrusted reports whether a field of a client goes no further: Kgate-*, Proxy
 // (which CGI programs take for the address of a proxy that they should use) and,
-// unless the client is a trusted proxy, X-Forwarded-*. An underscore is as good as a
-// hyphen to upstreams that turn headers into CGI variables.
+// unless the client is a trusted proxy, X-Forwarded-*, however they are spelled.
 func isUntrusted(name string, trusted bool) bool {
-	return hasNamePrefix(name, "Kgate") || name == "Proxy" || !trusted && hasNamePrefix(name, "X-Forwarded")
+	return isKgate(name) || name == "Proxy" || !trusted && hasNamePrefix(name, "X-Forwarded-")
 }
 
 // owns reports whether the gateway alone says the field of this name in a request.
@@ -250,7 +249,7 @@ func (ex *exchange) removeUntrusted(trailer http.Header) {
 // by which its own answers are known; and Alt-Svc, which would lead clients past it.
 func isReserved(name string) bool {
 	bare := strings.TrimPrefix(name, http.TrailerPrefix)
-	return hasNamePrefix(bare, "Kgate") || bare == "Alt-Svc"
+	return isKgate(bare) || bare == "Alt-Svc"
 }
 
 // removeReserved removes such fields.
@@ -260,17 +259,4 @@ func removeReserved(h http.Header) {
 			delete(h, name)
 		}
 	}
-}
-
-// hasNamePrefix reports whether name is prefix, a hyphen or underscore and
-// more. Canonical form keeps "X_forwarded_for" as it is, hence EqualFold.
-func hasNamePrefix(name, prefix string) bool {
-	n := len(prefix)
-	if len(name) <= n || (name[n] != '-' && name[n] != '_') {
-		return false
-	}
-	if name[0]|0x20 != prefix[0]|0x20 { // most names end here
-		return false
-	}
-	return strings.EqualFold(strings.ReplaceAll(name[:n], "_", "-"), prefix)
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/kgate/kgate/configs"
 	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/journal"
 )
 
 // checkCommand validates a configuration.
@@ -52,6 +54,13 @@ func (c *checkCommand) Run(std streams) error {
 		if err := cfg.CheckFiles(); err != nil {
 			return err
 		}
+	}
+	runs := journal.AnyUser
+	if c.Files && os.Geteuid() != 0 { // root may check for another user
+		runs = os.Geteuid()
+	}
+	if why := journal.Exposed(cfg.Node.DataDir, runs); why != "" {
+		fmt.Fprintln(std.err, "warning: node.data_dir:", why)
 	}
 	if c.Print {
 		_, err = std.out.Write(cfg.YAML())

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,11 @@ func TestCheck(t *testing.T) {
 	const secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	good := file("good.yaml", "cluster: {gossip_key: "+secret+"}\npools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9']}]\n")
 	bad := file("bad.yaml", "pools: [{name: a, k: 0, upstreams: ['http://127.0.0.1:9']}]\nlog: {leve: info}\n")
+	open := filepath.Join(dir, "open")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil { // whatever the umask is
+		t.Fatal(err)
+	}
+	exposed := file("exposed.yaml", "node: {data_dir: "+open+"}\npools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9']}]\n")
 	files := file("files.yaml", "node: {admin_token_file: /nowhere/token}\npools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9']}]\n")
 	for name, tc := range map[string]struct {
 		args []string
@@ -35,6 +41,7 @@ func TestCheck(t *testing.T) {
 		"no file":          {nil, exitUsage, []string{"kgate check -c FILE"}},
 		"bad flag":         {[]string{"-c", good, "--k=-3"}, exitUsage, []string{"--k (KGATE_K)"}},
 		"files":            {[]string{"-c", files, "--files"}, exitFailure, []string{files + ":1:26: node.admin_token_file: there is no file"}},
+		"open data_dir":    {[]string{"-c", exposed}, exitOK, []string{"warning: node.data_dir: " + open + " has mode 0777", "valid, 1 pool"}},
 		"files elsewhere":  {[]string{"-c", files}, exitOK, []string{"valid, 1 pool"}},
 		"print":            {[]string{"-c", good, "--print", "--k", "5", "--name", "gw-7"}, exitOK, []string{"\n    k: 5\n", "name: gw-7", `gossip_key: "" # secret, not shown`, "limit: 10000"}},
 		"print, flags":     {[]string{"--print", "--k", "5", "--upstream", "http://127.0.0.1:9"}, exitOK, []string{"name: default", "\nroutes:\n  - pool: default\n"}},

@@ -9,18 +9,16 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// guard is a process in the process group of a command. When this process is killed, the
-// guard ends the group: nobody else would if its slot were lost.
+// guard is the first process of the process group that a command is then started in. When this
+// process is killed, the guard ends the group: nobody else would if its slot were lost.
 type guard struct {
 	process *exec.Cmd
 	tell    *os.File // ends with this process
 }
 
-// startGuard starts a guard that does nothing until it gets a group.
+// startGuard starts a guard that does nothing until it is to watch.
 func startGuard() (g *guard, err error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -38,7 +36,7 @@ func startGuard() (g *guard, err error) {
 		}
 	}()
 	g.process.Stdin = told
-	// Until it ignores them, no signal for this group or for the command's must reach it.
+	// Nothing starts in its group, and nobody sends a signal there, until it ignores them.
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ready, err := g.process.StdoutPipe()
 	if err != nil {
@@ -52,15 +50,23 @@ func startGuard() (g *guard, err error) {
 	return g, err
 }
 
-// watch sets the group, and how long after this process's end it is killed.
-func (g *guard) watch(group int, grace time.Duration) error {
-	_, err := fmt.Fprintln(g.tell, group, int64(grace))
+// group returns the number of the process group.
+func (g *guard) group() int { return g.process.Process.Pid }
+
+// watch sets how long after this process's end the group is killed, and with it the command,
+// which may have left it; nil: there is none yet.
+func (g *guard) watch(command *os.Process, grace time.Duration) error {
+	pid := 0
+	if command != nil {
+		pid = command.Pid
+	}
+	_, err := fmt.Fprintln(g.tell, pid, int64(grace))
 	return err
 }
 
 // leave lets the guard end the group after the time that is left.
-func (g *guard) leave(group int, left time.Duration) {
-	_ = g.watch(group, max(0, left))
+func (g *guard) leave(left time.Duration) {
+	_ = g.watch(nil, max(0, left))
 	_ = g.tell.Close()
 }
 
@@ -79,22 +85,45 @@ func (guardCommand) Run(std streams) error {
 	if _, err := fmt.Fprintln(std.out, "ready"); err != nil {
 		return err
 	}
-	var group int
 	var grace time.Duration
-	for joined := false; ; joined = true {
-		if _, err := fmt.Fscanln(os.Stdin, &group, (*int64)(&grace)); err != nil {
-			if !joined {
+	var pid int
+	var command *os.Process
+	for watches := false; ; watches = true {
+		if _, err := fmt.Fscanln(os.Stdin, &pid, (*int64)(&grace)); err != nil {
+			if !watches {
 				return nil
 			}
 			break
 		}
-		if err := unix.Setpgid(0, group); err != nil {
-			return err // all of the group has ended
+		if pid != 0 && command == nil {
+			command, _ = os.FindProcess(pid)
 		}
 	}
-	// As a member it keeps the group's number from being given to another.
-	_ = syscall.Kill(0, syscall.SIGTERM)
-	_ = syscall.Kill(0, syscall.SIGCONT) // what is stopped would not end
+	// As long as it runs, the group's number is given to no other.
+	own := syscall.Getpgrp()
+	signalAll(own, command, syscall.SIGTERM)
+	signalAll(own, command, syscall.SIGCONT) // what is stopped would not end
 	time.Sleep(grace)
-	return syscall.Kill(0, syscall.SIGKILL)
+	signalAll(own, command, syscall.SIGKILL)
+	return nil
+}
+
+// groupOf returns the process group that a command leads, or the one that it was started in.
+// Shells with job control make one of their own.
+func groupOf(command *os.Process, started int) int {
+	if command == nil || command.Signal(syscall.Signal(0)) != nil { // it has ended
+		return started
+	}
+	if group, err := syscall.Getpgid(command.Pid); err != nil || group != command.Pid {
+		return started
+	}
+	return command.Pid
+}
+
+// signalAll sends a signal to a command, and to all in the group that it was started in.
+func signalAll(started int, command *os.Process, s syscall.Signal) {
+	if group := groupOf(command, started); group != started {
+		_ = syscall.Kill(-group, s)
+	}
+	_ = syscall.Kill(-started, s) // they may just have ended
 }

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -272,6 +276,86 @@ func TestExecIsKilled(t *testing.T) {
 				t.Errorf("got SIGTERM: %v", got)
 			}
 		})
+	}
+}
+
+// A command does not go on without a slot either if kgate is killed in the first instants of
+// the command: by the command itself, or at a moment that nobody chose.
+func TestExecIsKilledAsItsCommandBegins(t *testing.T) {
+	kills := 24
+	if os.Getenv("KGATE_SOAK") != "" {
+		kills = 400
+	}
+	g := startFake(t, map[string]int{"p": kills})
+	var left atomic.Int32
+	var running sync.WaitGroup
+	defer running.Wait()
+	atOnce := make(chan struct{}, 4)
+	for i := range kills {
+		running.Go(func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
+			var out output
+			first := "kill -9 $PPID"
+			if i%2 == 1 {
+				first = ":"
+			}
+			cmd := startProcess(t, g, &out, "--ttl", "2s", "--", "sh", "-c", `trap "" TERM; `+first+`; for i in $(seq 200); do sleep .1; done`)
+			if i%2 == 1 {
+				granted := time.NewTimer(rand.N(40 * time.Millisecond))
+				<-granted.C
+				_ = cmd.Process.Kill()
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = cmd.Wait() // until nobody can write any more
+			}()
+			select {
+			case <-ended:
+			case <-time.After(15 * time.Second):
+				left.Add(1)
+				<-ended
+			}
+		})
+	}
+	running.Wait()
+	if n := left.Load(); n > 0 {
+		t.Errorf("%d of %d commands go on", n, kills)
+	}
+}
+
+// TestLeavesItsGroup is a command that does as a shell with job control: it has a process
+// group of its own, and ignores SIGTERM.
+func TestLeavesItsGroup(t *testing.T) {
+	if os.Getenv("KGATE_TEST_LEAVES") == "" {
+		t.Skip("is what another test starts")
+	}
+	signal.Ignore(syscall.SIGTERM)
+	fmt.Println("as", os.Getpid(), syscall.Setpgid(0, 0))
+	fmt.Println("ticket", os.Getenv("KGATE_TICKET"))
+	time.Sleep(20 * time.Second)
+}
+
+// A command that leaves its process group ends with its slot, and with kgate.
+func TestExecEndsWhatLeavesItsGroup(t *testing.T) {
+	t.Setenv("KGATE_TEST_LEAVES", "1")
+	for name, end := range map[string]func(*fakeGateway, *exec.Cmd, string){
+		"the slot is lost": func(g *fakeGateway, _ *exec.Cmd, ticket string) { g.Drop(ticket, admission.EndLost) },
+		"kgate is killed":  func(_ *fakeGateway, cmd *exec.Cmd, _ string) { _ = cmd.Process.Kill() },
+	} {
+		g := startFake(t, map[string]int{"p": 1})
+		var out output
+		cmd := startProcess(t, g, &out, "--ttl", "2s", "--", os.Args[0], "-test.run=^TestLeavesItsGroup$")
+		await(t, "the command", func() bool { _, after, _ := strings.Cut(out.String(), "ticket "); return strings.Contains(after, "\n") })
+		_, ticket, _ := strings.Cut(out.String(), "ticket ")
+		ticket, _, _ = strings.Cut(ticket, "\n")
+		began := time.Now()
+		end(g, cmd, ticket)
+		_ = cmd.Wait() // until nobody can write any more
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s: it has gone on for %v:\n%s", name, took, out.String())
+		}
 	}
 }
 

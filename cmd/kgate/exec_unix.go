@@ -25,8 +25,8 @@ var jobSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
 type family struct {
 	terminal *os.File // the controlling terminal; nil without one
 	signals  chan<- os.Signal
-	group    int // of the command: its process's number
-	guard    *guard
+	command  *os.Process
+	guard    *guard    // leads the process group
 	over     time.Time // when the slot, which is lost, may have another holder; zero: it is held
 	lent     bool      // the terminal is lent to the family
 	// stopped receives the signals that stop the command.
@@ -44,7 +44,13 @@ func startFamily(cmd *exec.Cmd, signals chan<- os.Signal, grace time.Duration) (
 	}
 	f := &family{signals: signals, stopped: make(chan os.Signal), guard: guard}
 	f.terminal, _ = os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The guard watches before there is a command, so that none goes on whenever this process
+	// is killed.
+	if err := guard.watch(nil, grace); err != nil {
+		f.end(err)
+		return nil, err
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
 	dieWithParent(cmd.SysProcAttr)
 	// In a pipeline others may want to read from the terminal. There the command gets
 	// it when it reads, see suspend.
@@ -55,8 +61,8 @@ func startFamily(cmd *exec.Cmd, signals chan<- os.Signal, grace time.Duration) (
 		f.end(err)
 		return nil, err
 	}
-	f.group = cmd.Process.Pid
-	_ = guard.watch(f.group, grace) // if somebody has killed the guard, the command runs all the same
+	f.command = cmd.Process
+	_ = guard.watch(f.command, grace) // if somebody has killed the guard, the command runs all the same
 	signal.Notify(signals, syscall.SIGTSTP)
 	return f, nil
 }
@@ -65,7 +71,7 @@ func startFamily(cmd *exec.Cmd, signals chan<- os.Signal, grace time.Duration) (
 func (f *family) wait(cmd *exec.Cmd) error {
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(f.group, &status, syscall.WUNTRACED, nil)
+		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
@@ -94,14 +100,14 @@ func (f *family) signal(s os.Signal) {
 	case number == syscall.SIGCONT:
 		f.resumed()
 	default:
-		_ = syscall.Kill(-f.group, number) // it may just have ended
+		signalAll(f.guard.group(), f.command, number)
 	}
 }
 
 // lost notes that the slot is lost: grace is left. The guard must not add to it.
 func (f *family) lost(grace time.Duration) {
 	f.over = time.Now().Add(grace)
-	_ = f.guard.watch(f.group, 0)
+	_ = f.guard.watch(nil, 0)
 }
 
 // suspend follows a command that the signal s has stopped.
@@ -132,9 +138,9 @@ func (f *family) resumed() {
 	f.resume = nil
 	signal.Notify(f.signals, syscall.SIGTSTP)
 	if f.inForeground() {
-		f.lent = f.handTo(f.group)
+		f.lent = f.handTo(f.group())
 	}
-	_ = syscall.Kill(-f.group, syscall.SIGCONT)
+	signalAll(f.guard.group(), f.command, syscall.SIGCONT)
 }
 
 // end takes the terminal back from a command that has ended as err says.
@@ -143,7 +149,7 @@ func (f *family) end(err error) {
 	if f.over.IsZero() {
 		f.guard.end()
 	} else { // processes that the command has started may go on
-		f.guard.leave(f.group, time.Until(f.over))
+		f.guard.leave(time.Until(f.over))
 	}
 	f.reclaim()
 	if f.terminal != nil {
@@ -172,6 +178,9 @@ func (f *family) foreground() int {
 	return group
 }
 
+// group returns the command's process group.
+func (f *family) group() int { return groupOf(f.command, f.guard.group()) }
+
 func (f *family) inForeground() bool { return f.foreground() == unix.Getpgrp() }
 
 // reclaim takes the terminal back if the command still has it, or nobody has.
@@ -180,7 +189,7 @@ func (f *family) reclaim() {
 		return
 	}
 	f.lent = false
-	if group := f.foreground(); group != 0 && (group == f.group || errors.Is(syscall.Kill(-group, 0), syscall.ESRCH)) {
+	if group := f.foreground(); group != 0 && (group == f.group() || errors.Is(syscall.Kill(-group, 0), syscall.ESRCH)) {
 		f.handTo(unix.Getpgrp())
 	}
 }

@@ -19,7 +19,8 @@ type Pool struct {
 	QueueTimeout caddy.Duration `json:"queue_timeout,omitempty"`
 	// QueueLimit bounds the requests that wait at this node; default 10000.
 	QueueLimit int `json:"queue_limit,omitempty"`
-	// Fair serves clients in turn, each with one request at a time.
+	// Fair serves the clients of this node in turn, each with one request at a time. A client
+	// that asks at three nodes has three turns.
 	Fair bool `json:"fair,omitempty"`
 	// ClientLimit bounds how many requests of one client wait, ClientInFlight how many
 	// slots it has at a time, at this node.

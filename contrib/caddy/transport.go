@@ -12,11 +12,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/proxy"
 )
 
 // Transport is Caddy's HTTP transport, which writes requests to upstreams only as long as
 // their slots are valid, and sends the header Kgate-Fence. Requests without a slot, such
-// as health checks, are sent as ever. It has the settings of the transport http.
+// as health checks, are sent as ever, but for what only kgate says. It has the settings of the transport http.
 type Transport struct {
 	reverseproxy.HTTPTransport
 
@@ -61,6 +62,8 @@ func (t *Transport) Provision(ctx caddy.Context) (err error) {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	m := t.app.member.Load()
 	if m == nil || kgate.FromContext(r.Context()) == nil {
+		r = r.WithContext(r.Context())
+		proxy.RemoveKgate(r)
 		return t.HTTPTransport.RoundTrip(r)
 	}
 	fenced := t.fenced.Load()

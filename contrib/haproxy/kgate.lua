@@ -306,11 +306,19 @@ local function refuse(txn, s)
   txn:done(reply)
 end
 
+-- disown removes what a client says in kgate's name. HAProxy has names in lower case. Many a
+-- server takes any byte that is no letter or digit for the hyphen.
+local function disown(message)
+  for name in pairs(message:get_headers()) do
+    if name:match("^kgate%W") then message:del_header(name) end
+  end
+end
+
 local function request(flt, txn, message)
-  local pool = txn:get_var("txn.kgate_pool")
-  message:del_header("Kgate-Fence")
-  if not pool then return filter.CONTINUE end
   local s = flt.stream
+  if not s then disown(message) end
+  local pool = txn:get_var("txn.kgate_pool")
+  if not pool then return filter.CONTINUE end
   if not s then
     s = {pool = pool, asked = mark(), number = txn:get_var("txn.kgate_stream")}
     flt.stream, streams = s, streams + 1

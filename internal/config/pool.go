@@ -67,7 +67,8 @@ type Queue struct {
 	// Limit is how many requests may wait; one more is refused at once.
 	Limit int `yaml:"limit"`
 	// Order says which of this gateway's waiting requests is next: with fifo the oldest,
-	// with fair the oldest of the client whose turn it is.
+	// with fair the oldest of the client whose turn it is. The turns are those of one
+	// gateway: a client that asks at three gateways has three.
 	Order Order `yaml:"order"`
 	// PerClient limits the share of one client.
 	PerClient PerClient `yaml:"per_client"`

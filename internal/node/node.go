@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/proxy"
@@ -71,6 +73,9 @@ func (n *Node) start() error {
 	}
 	for _, cause := range transport.Causes() {
 		n.cfg.Metrics.AddRefusalCause(string(cause))
+	}
+	if why := journal.Exposed(n.cfg.DataDir, os.Geteuid()); why != "" {
+		n.cfg.Logger.Warn("other users of this machine can replace what is in the data_dir", slog.String("cause", why))
 	}
 	n.peers = &peers{cfg: n.cfg}
 	var err error

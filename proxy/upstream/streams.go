@@ -301,7 +301,7 @@ func (x *exchange) do(req *http.Request, trace *httptrace.ClientTrace) (*http.Re
 		x.end()
 		return nil, err
 	}
-	if isEmpty(res.Body) && x.written.Load() {
+	if IsEmpty(res.Body) && x.written.Load() {
 		x.end() // it may never be closed
 	} else {
 		x.ReadCloser, res.Body = res.Body, x
@@ -309,9 +309,9 @@ func (x *exchange) do(req *http.Request, trace *httptrace.ClientTrace) (*http.Re
 	return res, nil
 }
 
-// isEmpty reports whether the answer has ended with its header. Net/http does not export what
+// IsEmpty reports whether the answer has ended with its header. Net/http does not export what
 // is its body then, a type of its own: unlike every other it has nothing to keep.
-func isEmpty(body io.ReadCloser) bool { return reflect.TypeOf(body).Size() == 0 }
+func IsEmpty(body io.ReadCloser) bool { return reflect.TypeOf(body).Size() == 0 }
 
 func (x *exchange) opened() { x.open.Do(x.streams.opened) }
 

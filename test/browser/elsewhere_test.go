@@ -25,7 +25,10 @@ async function download(gateway, prefers) {
 		let ticket = await (await fetch(at)).json();
 		document.title = ticket.state + " " + ticket.position;
 		while (ticket.state === "waiting") {
-			ticket = await (await fetch(at + "?wait=10s")).json();
+			const answer = await fetch(at + "?wait=10s");
+			if (answer.ok) ticket = await answer.json();
+			else if (answer.status < 500) throw new Error("the ticket has ended");
+			else await new Promise(later => setTimeout(later, 1000));
 		}
 		const answer = await fetch(gateway + "/open/file", {headers: {"Kgate-Ticket": ticket.id}});
 		document.title = answer.status + " " + await answer.text();

@@ -5,6 +5,9 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,5 +51,23 @@ func TestTypes(t *testing.T) {
 		if p.Types == nil || len(p.Syntax) == 0 {
 			t.Errorf("%s has no types", p.PkgPath)
 		}
+	}
+}
+
+// TestBuiltFromAClone: the command of docs/caddy.md for those without xcaddy finds its package
+// in a clone, which has a go.work. `go list` stands for `go build`, which takes minutes.
+func TestBuiltFromAClone(t *testing.T) {
+	page, err := os.ReadFile("../../docs/caddy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^cd contrib/caddy && .*go build .*$`).FindString(string(page))
+	if command == "" {
+		t.Fatal("the page has no such command")
+	}
+	list := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(command, "go build", "go list", 1))
+	list.Dir, list.Env = "../..", slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOWORK=") })
+	if out, err := list.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "contrib/caddy/cmd/caddy\n") {
+		t.Errorf("%s: %v\n%s", command, err, out)
 	}
 }

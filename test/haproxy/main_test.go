@@ -42,6 +42,7 @@ type options struct {
 	// blind takes the HAProxy's admin socket from the script: it cannot break
 	// off a stream.
 	blind bool
+	paths bool // not all need a slot
 }
 
 // haproxy is a process and where it listens.
@@ -88,7 +89,10 @@ func start(t *testing.T, o options) *haproxy {
 	replace("/run/haproxy/kgate.sock", socket)
 	replace("/etc/haproxy/kgate.lua", script)
 	replace("bind :80", "bind "+addr)
-	replace("str(downloads) if { path_beg /downloads/ }", "str("+cluster.PoolName+")")
+	if !o.paths {
+		replace(" unless plain !{ path_beg -i /downloads }", "")
+	}
+	replace("str(downloads)", "str("+cluster.PoolName+")")
 	replace("set-var-fmt(txn.kgate_stream) %rt", "set-var-fmt(txn.kgate_stream) %rt\n    http-response set-header "+waitHeader+" %[var(txn.kgate_wait)]\n   ")
 	replace("10.0.1.1:80", strings.TrimPrefix(o.upstream, "http://"))
 	h := &haproxy{url: "http://" + addr + "/", config: filepath.Join(dir, "haproxy.cfg")}

@@ -112,14 +112,14 @@ var allowed = map[string][]string{
 	"internal/membership/leader": {"kmutex", "internal/membership/lease"},
 	"internal/membership/lease":  {"internal/drift", "kmutex"},
 	"internal/node": {
-		"chordring", "chordring/serfring", "internal/admin", "internal/admission", "internal/gateway", "internal/membership", "internal/transport",
+		"chordring", "chordring/serfring", "internal/admin", "internal/admission", "internal/gateway", "internal/journal", "internal/membership", "internal/transport",
 		"kmutex", "proxy", "telemetry",
 	},
 	"kgate":          {"internal/admin", "internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/node", "proxy", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream", "telemetry"},
 	"examples/three": {"kgate"},
 	"cmd/kgate": {
 		"kgate", "client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
-		"internal/hostaddr", "internal/oncelog", "internal/peercert", "internal/socket", "lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report",
+		"internal/hostaddr", "internal/journal", "internal/oncelog", "internal/peercert", "internal/socket", "lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report",
 		"proxy", "proxy/downstream", "telemetry", "telemetry/otlp",
 	},
 }

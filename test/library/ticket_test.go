@@ -1,6 +1,7 @@
 package library
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -68,5 +69,44 @@ func TestTicketRefusals(t *testing.T) {
 	}
 	if _, err := n.AwaitTicket(t.Context(), "nosuch", 0); !errors.Is(err, kgate.ErrTicketEnded) {
 		t.Errorf("no such ticket: %v", err)
+	}
+}
+
+// TestLoopKeepsTicket: a program that writes what AwaitTicket returns over its ticket, as
+// ExampleNode_RequestTicket does, still has the ticket's ID after an error. It asks on, or ends the
+// ticket, and no slot is taken by a ticket that nobody knows.
+func TestLoopKeepsTicket(t *testing.T) {
+	nodes := cluster(t, 2, 1)
+	holds := acquire(t, nodes[0])
+	ticket, err := nodes[0].RequestTicket(t.Context(), "p", 10*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, errs := ticket.ID, 0
+	for !ticket.Granted {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ticket, err = nodes[1].AwaitTicket(ctx, ticket.ID, patience)
+		cancel()
+		if ticket.ID != id {
+			t.Fatalf("after %v the ticket is %+v", err, ticket)
+		}
+		if err != nil {
+			errs++
+		}
+		if errs == 3 {
+			holds.Release()
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if ticket, err = nodes[1].RenewTicket(gone, ticket.ID); err == nil || ticket.ID != id {
+		t.Errorf("after %v the ticket is %+v", err, ticket)
+	}
+	if err := nodes[1].EndTicket(t.Context(), ticket.ID); err != nil {
+		t.Error(err)
+	}
+	acquire(t, nodes[0]).Release()
+	if ticket, err = nodes[1].AwaitTicket(t.Context(), ticket.ID, 0); !errors.Is(err, kgate.ErrTicketEnded) || ticket.ID != id {
+		t.Errorf("after %v the ticket is %+v", err, ticket)
 	}
 }

@@ -1,0 +1,75 @@
+package library
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/test/forged"
+)
+
+// TestForged: a client says nothing in kgate's name, in a header nor in a trailer, in
+// whatever spelling. The upstream judges.
+func TestForged(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	came := make(chan *http.Request, 1)
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		came <- r
+	}))
+	defer upstream.Close()
+	to, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite := func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Trailer = r.In.Trailer // as Caddy passes them on
+	}
+	fenced := &httputil.ReverseProxy{Rewrite: rewrite, Transport: n.Transport(nil)}
+	plain := new(http.Transport)
+	defer plain.CloseIdleConnections()
+	for name, c := range map[string]struct {
+		handler http.Handler
+		fences  int
+	}{
+		"Middleware, any transport": {n.Middleware("p")(&httputil.ReverseProxy{Rewrite: rewrite, Transport: plain}), 0},
+		"Middleware, Transport":     {n.Middleware("p")(fenced), 1},
+		"Acquire, Transport": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			slot := acquire(t, n)
+			defer slot.Release()
+			ctx, cancel := slot.Context(r.Context())
+			defer cancel()
+			fenced.ServeHTTP(w, r.WithContext(ctx))
+		}), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewUnstartedServer(c.handler)
+			s.Config.ConnContext = kgate.ConnContext
+			s.Start()
+			defer s.Close()
+			res, err := http.ReadResponse(bufio.NewReader(dial(t, s.Listener.Addr().String(), forged.Request("/"))), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			got := soon(t, "the request at the upstream", came)
+			said := forged.Fields(got.Header)
+			if len(said) != c.fences || strings.Contains(strings.Join(said, " "), forged.Fence) {
+				t.Errorf("the upstream reads %q, want %d fences of ours", said, c.fences)
+			}
+			if said := forged.Fields(got.Trailer); len(said) > 0 {
+				t.Errorf("the upstream reads the trailers %q", said)
+			}
+			if got.Header.Get("Test-Kept") != "1" || got.Trailer.Get("Test-Kept") != "1" {
+				t.Errorf("the client's own fields are lost: %v, %v", got.Header, got.Trailer)
+			}
+		})
+	}
+}
