@@ -47,6 +47,7 @@ type node struct {
 	wg    sync.WaitGroup
 
 	// Under the fleet's lock.
+	name    string           // of all incarnations
 	self    kmutex.Node      // present incarnation
 	seen    *membership.View // newest view that has reached it
 	until   time.Time        // end of its lease
@@ -114,10 +115,11 @@ func (f *fleet) letIn(n *node) {
 	defer f.mu.Unlock()
 	f.index++
 	n.self = kmutex.Node(f.index)
-	name := fmt.Sprintf("gw-%d", n.self)
+	addr := fmt.Sprintf("gw-%d", n.self)
+	n.name = cmp.Or(n.name, addr)
 	f.gateways[n.self] = n
 	f.change(func(v *membership.View) {
-		v.Members = append(v.Members, membership.Member{Node: n.self, Name: name, PeerAddr: name + ":1", Status: membership.StatusAlive})
+		v.Members = append(v.Members, membership.Member{Node: n.self, Name: n.name, PeerAddr: addr + ":1", Status: membership.StatusAlive})
 	})
 }
 
@@ -174,10 +176,10 @@ func (f *fleet) suspend(self, home kmutex.Node) {
 // lose notes who answers for a lost gateway from now on, and for those that it
 // answered for.
 func (f *fleet) lose(v *membership.View, self, home kmutex.Node, leased bool) {
-	name := fmt.Sprintf("gw-%d", self)
+	name := f.gateways[self].name
 	heir := home
-	if f.heirs {
-		m, _ := v.Named(v.Ring().Successors(name, 1)[0])
+	if next := v.Ring().Successors(name, 1); f.heirs && len(next) > 0 {
+		m, _ := v.Named(next[0])
 		heir = m.Node
 	}
 	v.Lost = append(v.Lost, membership.Lost{Node: self, At: f.index, Name: name, Leased: leased})
