@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,8 @@ type losses struct {
 }
 
 // TestAbandonedThroughLosses: the slot of a ticket whose holder is gone is free after a while, however
-// often its owners are lost meanwhile. The next in line, whose holder goes on asking, keeps its place.
+// often its owners are lost meanwhile; so is one that its holder keeps, when its hold is over. The next
+// in line, whose holder goes on asking, keeps its place.
 func TestAbandonedThroughLosses(t *testing.T) {
 	for name, c := range map[string]struct {
 		gateways int
@@ -34,28 +36,34 @@ func TestAbandonedThroughLosses(t *testing.T) {
 		"stopped 2 s of every 5": {3, losses{5 * time.Second, 1800 * time.Millisecond, 2 * time.Second, true}},
 		"alone, down 2 s of 5":   {1, losses{5 * time.Second, 2 * time.Second, 2 * time.Second, true}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.run(t, c.gateways) })
-		})
+		for _, hold := range []time.Duration{0, 15 * time.Second} {
+			t.Run(fmt.Sprintf("%s, hold.max %v", name, hold), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { c.run(t, c.gateways, hold) })
+			})
+		}
 	}
 }
 
-func (c losses) run(t *testing.T, gateways int) {
+// run has a ticket that is never renewed; if it has a longest hold, always.
+func (c losses) run(t *testing.T, gateways int, hold time.Duration) {
 	const ttl, lease, longest = 6 * time.Second, 3 * time.Second, 5 * time.Minute
 	f := newFleet(t, gateways, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 	f.heirs, f.view.Lease = true, lease
 	first := f.all()[0]
-	abandoned := test(t, first, request(t, first, ttl).ID)
-	next, began := request(t, first, ttl), time.Now()
-	owner, err := replication.ParseID(abandoned.ID)
-	if err != nil || !abandoned.Granted {
-		t.Fatal(abandoned, err)
+	holds, err := first.RequestTicket(t.Context(), admission.Request{Pool: testPool, HoldMax: hold}, ttl, "")
+	if err != nil || !test(t, first, holds.ID).Granted {
+		t.Fatal(holds, err)
 	}
+	next, began := request(t, first, ttl), time.Now()
+	owner, _ := replication.ParseID(holds.ID)
 	stop := make(chan struct{})
 	lost := make(chan int)
 	go func() { lost <- f.loseOwners(owner, c, stop) }()
 	for granted := false; !granted && time.Since(began) < longest; time.Sleep(100 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if hold > 0 {
+			_, _ = f.serving().RenewTicket(ctx, holds.ID) // until it ends
+		}
 		tk, err := f.serving().RenewTicket(ctx, next.ID)
 		cancel()
 		if e := (*admission.EndedError)(nil); errors.As(err, &e) {
@@ -66,7 +74,7 @@ func (c losses) run(t *testing.T, gateways int) {
 	took := time.Since(began)
 	close(stop)
 	n := time.Duration(<-lost)
-	most := pool.KeepFor(ttl) + f.view.LeaseWait() + pool.KeepFor(ttl) + n*(c.found+ttl/10+100*time.Millisecond)
+	most := max(pool.KeepFor(ttl), hold) + f.view.LeaseWait() + pool.KeepFor(ttl) + n*(c.found+1100*time.Millisecond)
 	t.Logf("the slot is free after %v and %d losses, at most %v", took, n, most)
 	if took > most {
 		t.Errorf("the slot is free after %v and %d losses, want at most %v", took, n, most)
