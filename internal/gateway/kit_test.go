@@ -55,6 +55,8 @@ type node struct {
 	cut     bool // nothing goes in or out
 	asks    int  // for places in line
 	alone   int  // of them, by SendNow
+	dials   int  // to other gateways
+	asked   int  // requests on these connections
 }
 
 type delivery struct {
@@ -521,6 +523,7 @@ func (n *node) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	n.fleet.mu.Lock()
+	n.dials++
 	peer := n.fleet.gateways[to]
 	cut := n.cut || peer.cut
 	n.fleet.mu.Unlock()
@@ -548,6 +551,7 @@ type cutConn struct {
 // Write implements net.Conn.
 func (c cutConn) Write(b []byte) (int, error) {
 	c.n.fleet.mu.Lock()
+	c.n.asked++
 	cut := c.n.cut || c.peer.cut
 	c.n.fleet.mu.Unlock()
 	if cut {
