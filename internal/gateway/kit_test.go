@@ -75,6 +75,7 @@ const (
 // newFleet starts n gateways with one agreed pool.
 func newFleet(t *testing.T, n, k int, binding admission.Binding, delay time.Duration, cfg PoolConfig) *fleet {
 	t.Helper()
+	cfg.TicketTTL = cmp.Or(cfg.TicketTTL, admission.MaxTTL)
 	f := &fleet{t: t, delay: delay, cfg: cfg, gateways: make(map[kmutex.Node]*node)}
 	f.view = &membership.View{Number: 1, Pools: []membership.Pool{
 		{Name: testPool, K: k, Binding: binding, Epoch: 1, Began: uint64(n), Home: 1},
