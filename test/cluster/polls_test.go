@@ -51,9 +51,10 @@ func busy(t *testing.T) int {
 
 func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
 	const (
-		lease, ttl = 3 * time.Second, time.Minute
+		ttl        = time.Minute
 		wait, late = 5 * time.Second, 5 * time.Second
 	)
+	lease := Lease(3 * time.Second)
 	key := filepath.Join(t.TempDir(), "cluster.key")
 	if err := os.WriteFile(key, []byte(clusterkey.New()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -120,7 +121,7 @@ func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
 				}
 				for old := longest.Load(); int64(took) > old && !longest.CompareAndSwap(old, int64(took)); old = longest.Load() {
 				}
-				if took > wait+late+Stood(asked, time.Now()) {
+				if took > wait+late {
 					slow.Add(1)
 				}
 			}
@@ -133,14 +134,13 @@ func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
 	}
 	d := after.Since(before)
 	refused, lost, leaders := d.Sum("kgate_peer_refused_total"), d.Sum("kgate_lease_lost_total"), d.Sum("kgate_leader_changes_total")
-	stood := StoodWithin(began, lease)
-	t.Logf("%d polls of %d tickets at a time for %v: %d answers, %d failed, %d late, longest %v; %v connections refused, %v leases lost, %v leaders changed; within a lease the machine stood for %v",
-		polls, tickets, lasts, answers.Load(), failed.Load(), slow.Load(), time.Duration(longest.Load()).Round(time.Millisecond), refused, lost, leaders, stood.Round(time.Millisecond))
-	switch {
-	case refused > 0, stood < lease/5 && failed.Load()+slow.Load() > 0, stood < lease/5 && lost+leaders > 0:
+	t.Logf("%d polls of %d tickets at a time for %v: %d answers, %d failed, %d late, longest %v; %v connections refused, %v leases lost, %v leaders changed",
+		polls, tickets, lasts, answers.Load(), failed.Load(), slow.Load(), time.Duration(longest.Load()).Round(time.Millisecond), refused, lost, leaders)
+	if !Soak() {
+		leaders = 0 // a machine with other work to do can be silent for as long as voters wait
+	}
+	if failed.Load()+slow.Load() > 0 || refused+lost+leaders > 0 {
 		t.Error("want none failed, late, refused, lost or changed")
-	case failed.Load()+slow.Load() > 0 || lost+leaders > 0:
-		return // the machine had no time for leases
 	}
 	// The next in line is told at once.
 	if _, err := ask(t.Context(), http.MethodDelete, owner, "/"+all[0].ID, ""); err != nil {
