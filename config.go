@@ -158,6 +158,9 @@ type Pool struct {
 	HoldMax time.Duration
 	// Tickets lets clients of Handler take tickets.
 	Tickets bool
+	// TicketTTL is the longest time to live of a ticket of this node; default a minute. For
+	// so long, and a lease, slots are missing after losses that no node knows the tickets of.
+	TicketTTL time.Duration
 	// RateDown and RateUp are how many bytes per second a new pool's requests may move to
 	// clients, and from clients, over all nodes. 0: no limit. A pool that the cluster knows
 	// keeps its rates: see [Node.SetRate]. They apply to what Handler forwards, not to the
@@ -225,12 +228,12 @@ func (p *Pool) node() node.Pool {
 		K: p.K, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease, Rate: node.Rate{Down: p.RateDown, Up: p.RateUp},
 		Limits: node.Limits{
 			QueueLimit: p.QueueLimit, ClientLimit: p.ClientLimit, ClientInFlight: p.ClientInFlight,
-			ClientTickets: p.ClientTickets, Fair: p.Fair, AskInterval: p.AskInterval,
+			ClientTickets: p.ClientTickets, TicketTTL: p.TicketTTL, Fair: p.Fair, AskInterval: p.AskInterval,
 		},
 		Pool: proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
-			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, RequestRate: p.RequestRate, Fence: p.Fence, Tickets: p.Tickets, Page: p.Page,
+			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, RequestRate: p.RequestRate, Fence: p.Fence, Tickets: p.Tickets, TicketTTL: p.TicketTTL, Page: p.Page,
 		},
 	}
 	if p.EarlyBinding {

@@ -42,7 +42,7 @@ type Ticket struct {
 }
 
 // RequestTicket takes a place in the line of a pool. The ticket lives for ttl, from a
-// second to ten minutes, after a sign of its holder.
+// second to the pool's TicketTTL, after a sign of its holder.
 func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration, options ...AcquireOption) (Ticket, error) {
 	if ttl < admission.MinTTL || ttl > admission.MaxTTL {
 		return Ticket{}, fmt.Errorf("kgate: a ticket lives from %v to %v, not %v", admission.MinTTL, admission.MaxTTL, ttl)

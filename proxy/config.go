@@ -175,6 +175,9 @@ func (c Config) Validate() error {
 		if p.Tickets && c.Tickets == nil {
 			bad("pool %q has tickets, but Config.Tickets is nil", p.Name)
 		}
+		if longest := cmp.Or(p.TicketTTL, MaxTicketTTL); p.Page != nil && p.Page.keep > longest {
+			bad("pool %q: its page keeps places for %v, and its tickets live for %v at most: set a longer TicketTTL", p.Name, p.Page.keep, longest)
+		}
 		if p.Page != nil && c.Tickets == nil {
 			bad("pool %q has a waiting page, but Config.Tickets, which keeps the places, is nil", p.Name)
 		}

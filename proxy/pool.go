@@ -53,6 +53,8 @@ type Pool struct {
 	// Tickets lets clients of the pool take a ticket for their request, with
 	// "Prefer: kgate-ticket".
 	Tickets bool
+	// TicketTTL is the longest time to live of the pool's tickets, [MaxTicketTTL] if 0.
+	TicketTTL time.Duration
 	// Page is shown to a browser whose request has to wait. Nil: the browser waits for
 	// its answer without a page.
 	Page *Page

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -31,7 +32,7 @@ func (ex *exchange) serveTickets(r *http.Request) {
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
 func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 	tickets := ex.snapshot.cfg.Tickets
-	ticket, err := tickets.RequestTicket(&ex.ctx, ex.ticketRequest(r, pool), MaxTicketTTL, "Prefer: "+ticketPreference)
+	ticket, err := tickets.RequestTicket(&ex.ctx, ex.ticketRequest(r, pool), min(MaxTicketTTL, cmp.Or(pool.TicketTTL, MaxTicketTTL)), "Prefer: "+ticketPreference)
 	if err != nil {
 		return nil, err
 	}

@@ -30,10 +30,8 @@ type EpochReport struct {
 // Validate reports what is wrong with what r says about tickets. [kmutex.PlanEpoch]
 // judges the rest.
 func (r *EpochReport) Validate() error {
-	for n, age := range r.Unknown {
-		if n == 0 || age < 0 {
-			return fmt.Errorf("%w: node %d is unknown for %v", errInvalid, n, age)
-		}
+	if err := validateAges(r.Unknown); err != nil {
+		return err
 	}
 	for n, tokens := range r.Claimed {
 		if _, unknown := r.Unknown[n]; !unknown || !tokens.Below(kmutex.MaxK) {
@@ -58,8 +56,10 @@ type EpochAnswer struct {
 	// Settled are lost gateways whose replicas are no longer needed.
 	Settled []kmutex.Node `json:",omitempty"`
 	// Unknown are lost gateways whose tickets nobody knows. Every gateway remembers
-	// since when, and which tokens these may have: it may be home next.
-	Unknown []kmutex.Node `json:",omitempty"`
+	// since when, and which tokens these may have: it may be home next. Ages tells for how
+	// long any gateway has known that.
+	Unknown []kmutex.Node                 `json:",omitempty"`
+	Ages    map[kmutex.Node]time.Duration `json:",omitempty"`
 }
 
 // Validate reports what is wrong with what a says about tickets. The machine judges the
@@ -75,6 +75,15 @@ func (a *EpochAnswer) Validate() error {
 		}
 		if len(h.Tickets) != len(h.Records) {
 			return fmt.Errorf("%w: %d records with %d numbers from node %d", errInvalid, len(h.Records), len(h.Tickets), h.Owner)
+		}
+	}
+	return validateAges(a.Ages)
+}
+
+func validateAges(ages map[kmutex.Node]time.Duration) error {
+	for n, age := range ages {
+		if n == 0 || age < 0 {
+			return fmt.Errorf("%w: node %d is unknown for %v", errInvalid, n, age)
 		}
 	}
 	return nil
@@ -139,7 +148,11 @@ func (e *EpochChange) Unknown() []kmutex.Node { return e.handOvers.Unknown }
 func (e *EpochChange) plan() error {
 	change := e.change
 	handOvers := e.planHandOvers()
+	ages := make(map[kmutex.Node]time.Duration, len(e.handOvers.Unknown))
 	for _, n := range e.handOvers.Unknown {
+		for i := range e.reports {
+			ages[n] = max(ages[n], e.reports[i].Unknown[n])
+		}
 		tokens, bounded := claimed(n, e.reports)
 		change.Owed = change.Owed || !bounded
 		change.Claimed.AddAll(tokens)
@@ -159,7 +172,7 @@ func (e *EpochChange) plan() error {
 	e.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
 	for i, in := range installs {
 		n := e.reports[i].Node
-		e.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: e.handOvers.Settled, Unknown: e.handOvers.Unknown}
+		e.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: e.handOvers.Settled, Unknown: e.handOvers.Unknown, Ages: ages}
 	}
 	return nil
 }

@@ -115,6 +115,30 @@ func TestUnknownClaimsNoLaterLoss(t *testing.T) {
 	}
 }
 
+// How long a lost gateway's tickets have been unknown counts on when all that knew it first are
+// lost in their turn, one after the other.
+func TestUnknownOutlivesWhoKnewFirst(t *testing.T) {
+	const life = 3 * time.Second // of a gateway; each but the first meets the one before
+	var before *Unknown
+	for n := range 5 {
+		now, memory := time.Duration(n)*life, new(Unknown)
+		var reports []EpochReport
+		for i, u := range []*Unknown{before, memory} {
+			if u != nil {
+				r := told(kmutex.Node(i + 1))
+				u.Report(&r, now)
+				reports = append(reports, r)
+			}
+		}
+		f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 2}, []Lost{{Node: 9, Successor: 2}}, reports...)
+		memory.Begin(f.Answer(2), now)
+		if since := memory.Since(9, now); since != 0 {
+			t.Errorf("gateway %d knows it since %v", n, since)
+		}
+		before = memory
+	}
+}
+
 // The successor of a lost gateway gets its tickets: the granted one runs on with a
 // token that is withheld, the waiting one keeps its place. What nobody knows
 // withholds what is missing.

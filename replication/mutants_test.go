@@ -166,12 +166,6 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "relies on it", By: "^TestLostWithAllWhoKnew$",
 		},
 		{
-			Name: "a successor leaves what its predecessor had left", File: "table.go",
-			Old:    "r.Left, r.HoldLeft = 0, 0",
-			New:    "_ = r",
-			Caught: "as its predecessor did", By: "^TestAbsorb$",
-		},
-		{
 			Name: "an old push is taken in after a retirement", File: "replicaset.go",
 			Old:    "if p.Seq <= mine.seq {",
 			New:    "if false {",

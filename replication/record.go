@@ -42,9 +42,10 @@ type Record struct {
 	// TTL is how long the ticket lives after its holder's last sign. Signs are
 	// not replicated: a successor gives the ticket a whole TTL, except for Left.
 	TTL time.Duration `json:"ttl"`
-	// Left is how much longer the ticket would have lived at an owner that was about to
-	// leave in order, and HoldLeft how much longer its hold could have lasted; 0: not
-	// known. They count from the hand-over, and only for that one.
+	// Left is how much longer the ticket would have lived when its owner wrote this, and
+	// HoldLeft how much longer its hold could have lasted; 0: not known. An owner writes Left
+	// as long as it has promised the holder no more than that: it is about to leave in order and
+	// writes each sign, or it has taken the ticket over and there was none since.
 	Left     time.Duration         `json:"left,omitempty"`
 	HoldLeft time.Duration         `json:"hold_left,omitempty"`
 	State    admission.TicketState `json:"state"`

@@ -95,7 +95,6 @@ func (t *Table) Absorb(b HandOver) (version uint64, err error) {
 	}
 	for _, r := range b.Records {
 		if _, ok := t.live[r.ID]; !ok {
-			r.Left, r.HoldLeft = 0, 0 // this owner does not write each sign
 			t.put(t.version+1, r)
 		}
 	}

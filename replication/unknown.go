@@ -40,7 +40,7 @@ func (u *Unknown) Since(n kmutex.Node, at time.Duration) time.Duration {
 // Begin takes in how an epoch begins.
 func (u *Unknown) Begin(a *EpochAnswer, now time.Duration) {
 	for _, n := range a.Unknown {
-		u.Since(n, now)
+		u.Since(n, now-a.Ages[n])
 		if a.Install.Tokens != nil { // else nobody knew which tokens there are
 			u.claim(n, a.Install.Withheld)
 		}

@@ -21,7 +21,7 @@ import (
 type execCommand struct {
 	Pool string         `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool of the slot (default: the only one)."`
 	Wait *time.Duration `name:"wait" placeholder:"TIME" help:"Longest wait for the slot (default: no limit); 0: only if one is free."`
-	TTL  time.Duration  `name:"ttl" default:"30s" help:"How long the slot stays in use after this process or its machine is lost (default ${default})."`
+	TTL  time.Duration  `name:"ttl" default:"30s" help:"How long the slot stays in use after this process or its machine is lost (default ${default}); at most the pool's ticket_ttl."`
 	Note string         `name:"note" placeholder:"TEXT" help:"Text for operators (default: the names of the command and the host)."`
 	adminFlags
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`

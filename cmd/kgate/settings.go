@@ -124,7 +124,7 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 			Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
 			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
-			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
+			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, TicketTTL: p.TicketTTL, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload,
 			RateDown: int64(p.Rate.Down), RateUp: int64(p.Rate.Up), RequestRate: int64(p.Rate.PerRequest), Health: proxy.Health(p.Health),
 			Transport: proxy.Transport{

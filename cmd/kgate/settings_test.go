@@ -29,7 +29,7 @@ var poolSettings = map[string]string{
 	"Transport.ResponseHeaderTimeout": "Transport.ResponseHeaderTimeout", "Transport.IdleTimeout": "Transport.IdleTimeout",
 	"Transport.Resolve": "Transport.Resolve", "Transport.Host": "Transport.Host",
 	"Transport.TLS.CA": "Transport.TLS", "Transport.TLS.InsecureSkipVerify": "Transport.TLS", "Transport.ProxyProtocol": "Transport.ProxyHeader",
-	"Fence": "Fence", "Tickets": "Tickets",
+	"Fence": "Fence", "Tickets": "Tickets", "TicketTTL": "TicketTTL",
 }
 
 // leaves calls do with each field of a struct that is no struct itself.

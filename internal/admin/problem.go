@@ -29,6 +29,7 @@ var statuses = []struct {
 	{ErrUnknown, http.StatusNotFound},
 	{ErrConflict, http.StatusConflict},
 	{ErrTooMany, http.StatusTooManyRequests},
+	{admission.ErrTTL, http.StatusBadRequest},
 	{admission.ErrUnknownPool, http.StatusNotFound},
 	{admission.ErrUnknownTicket, http.StatusNotFound},
 	{admission.ErrTicketUsed, http.StatusConflict},

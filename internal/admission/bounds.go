@@ -24,6 +24,8 @@ const (
 	DefaultHealthTimeout         = 2 * time.Second
 	DefaultUnhealthyAfter        = 3
 	DefaultHealthyAfter          = 2
+	// DefaultTicketTTL is the longest time to live of a pool's tickets.
+	DefaultTicketTTL = time.Minute
 )
 
 // Bounds of the lease that a cluster begins with: a shorter one leaves raft no time.
@@ -40,7 +42,7 @@ const (
 
 // Bounds of tickets, the same in the client, the API and what gateways tell each other.
 const (
-	// MinTTL and MaxTTL bound how long a ticket lives without a sign of its holder.
+	// MinTTL and MaxTTL bound how long a ticket lives without a sign of its holder, in any pool.
 	MinTTL = time.Second
 	MaxTTL = 10 * time.Minute
 	// MaxNote bounds what people are told of who asks, in bytes.

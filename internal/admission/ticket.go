@@ -16,6 +16,8 @@ var (
 	ErrElsewhere = errors.New("kgate: the gateway that has the ticket does not answer; its successor soon will")
 	// ErrTicketWaiting: the ticket has no slot yet.
 	ErrTicketWaiting = errors.New("kgate: the ticket is still waiting")
+	// ErrTTL: tickets of the pool do not live for as long as was asked for.
+	ErrTTL = errors.New("kgate: the ttl is too long for the pool")
 	// ErrTicketUsed: a request is or was in flight on the ticket's slot.
 	ErrTicketUsed = errors.New("kgate: the ticket has been used")
 )

@@ -91,8 +91,9 @@ func DefaultPool() Pool {
 			Interval: admission.DefaultHealthInterval, Timeout: admission.DefaultHealthTimeout,
 			UnhealthyAfter: admission.DefaultUnhealthyAfter, HealthyAfter: admission.DefaultHealthyAfter,
 		},
-		Reclaim: admission.ReclaimLease,
-		Fence:   true,
+		Reclaim:   admission.ReclaimLease,
+		Fence:     true,
+		TicketTTL: admission.DefaultTicketTTL,
 		Transport: Transport{
 			DialTimeout:           admission.DefaultDialTimeout,
 			ResponseHeaderTimeout: admission.DefaultResponseHeaderTimeout,

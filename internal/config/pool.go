@@ -58,6 +58,9 @@ type Pool struct {
 	// lives for at most a minute without a sign of its holder, and keeps its slot for at
 	// most hold.max.
 	Tickets bool `yaml:"tickets"`
+	// TicketTTL is the longest ttl of a ticket that this gateway issues, 1 second to 10 minutes.
+	// After some losses slots are missing for the longest ttl of the pool's tickets and a lease.
+	TicketTTL time.Duration `yaml:"ticket_ttl"`
 }
 
 // Queue limits the requests of one pool that wait at this gateway.
@@ -196,6 +199,7 @@ func (v *validator) pool(key string, p Pool) {
 	v.backup(key, p)
 	v.health(key+".health", p.Health)
 	v.queue(key+".queue", p.Queue)
+	v.between(key+".ticket_ttl", p.TicketTTL, admission.MinTTL, admission.MaxTTL)
 	v.page(key+".queue.page", p)
 	v.duration(key+".hold.max", p.Hold.Max, 0)
 	v.duration(key+".hold.idle", p.Hold.Idle, 0)
@@ -266,14 +270,20 @@ func (v *validator) queue(key string, q Queue) {
 func (v *validator) page(key string, p Pool) {
 	const shortest, longest = 10 * time.Second, 10 * time.Minute
 	page := p.Queue.Page
-	if page.Keep < shortest || page.Keep > longest {
-		v.wrong(key+".keep", showDuration(page.Keep)+" is out of range", fmt.Sprintf("write a duration from %s to %s", showDuration(shortest), showDuration(longest)))
-	}
+	v.between(key+".keep", page.Keep, shortest, longest)
 	switch {
+	case page.Enabled && page.Keep > p.TicketTTL:
+		v.wrong(key+".keep", showDuration(page.Keep)+" is longer than the pool's tickets live", "write ticket_ttl: "+showDuration(page.Keep)+" under the pool, too, or less here")
 	case !page.Enabled && page.Template != "":
 		v.wrong(key+".template", "has no effect: the page is not enabled", "write enabled: true beside it, or remove it")
 	case page.Enabled && len(p.Upstreams) > 0 && !p.serves(false):
 		v.wrong(key+".enabled", "is for HTTP requests, and all upstreams are for TCP connections", "remove it")
+	}
+}
+
+func (v *validator) between(key string, d, least, most time.Duration) {
+	if d < least || d > most {
+		v.wrong(key, showDuration(d)+" is out of range", fmt.Sprintf("write a duration from %s to %s", showDuration(least), showDuration(most)))
 	}
 }
 

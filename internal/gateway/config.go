@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
@@ -164,6 +165,9 @@ type PoolConfig struct {
 	// ClientTickets bounds how many tickets one client has at a time at this
 	// gateway, waiting or with a slot; 0: it does not.
 	ClientTickets int
+	// TicketTTL is the longest time to live of a ticket that is taken here. Default
+	// [admission.DefaultTicketTTL].
+	TicketTTL time.Duration
 	// Fair lets the clients in one after the other: each has one place in line at
 	// a time. Otherwise requests come in as they arrived.
 	Fair bool
@@ -183,6 +187,9 @@ func (c PoolConfig) validate() error {
 		if f.value < 0 {
 			return fmt.Errorf("%s is %d: use a positive number, or 0", f.name, f.value)
 		}
+	}
+	if c.TicketTTL != 0 && (c.TicketTTL < admission.MinTTL || c.TicketTTL > admission.MaxTTL) {
+		return fmt.Errorf("TicketTTL is %v: use from %v to %v, or 0", c.TicketTTL, admission.MinTTL, admission.MaxTTL)
 	}
 	if c.AskInterval < 0 {
 		return fmt.Errorf("AskInterval is %v: use a positive duration, or 0", c.AskInterval)

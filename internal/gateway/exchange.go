@@ -49,7 +49,8 @@ func (e *env) startExchange(handler http.Handler) *http.Server {
 			defer cancel()
 			return e.exchange.Dial(ctx, addr)
 		},
-		MaxIdleConnsPerHost: 4,
+		MaxConnsPerHost:     mostCalls,
+		MaxIdleConnsPerHost: mostCalls,
 		IdleConnTimeout:     10 * time.Second,
 	}}
 	e.wg.Go(func() {

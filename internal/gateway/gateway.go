@@ -38,6 +38,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.disk.kick, g.disk.none = make(chan struct{}, 1), cfg.DataDir == ""
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.standing.pools, g.standing.writer.pools, g.tickets.pools = &g.pools, &g.pools, &g.pools
+	g.tickets.polls = polls{of: make(map[pollKey]*poll), waiting: make(map[kmutex.Node]int)}
 	return g, nil
 }
 

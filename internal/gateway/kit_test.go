@@ -47,6 +47,7 @@ type node struct {
 	wg    sync.WaitGroup
 
 	// Under the fleet's lock.
+	name    string           // of all incarnations
 	self    kmutex.Node      // present incarnation
 	seen    *membership.View // newest view that has reached it
 	until   time.Time        // end of its lease
@@ -54,6 +55,8 @@ type node struct {
 	cut     bool // nothing goes in or out
 	asks    int  // for places in line
 	alone   int  // of them, by SendNow
+	dials   int  // to other gateways
+	asked   int  // requests on these connections
 }
 
 type delivery struct {
@@ -72,6 +75,7 @@ const (
 // newFleet starts n gateways with one agreed pool.
 func newFleet(t *testing.T, n, k int, binding admission.Binding, delay time.Duration, cfg PoolConfig) *fleet {
 	t.Helper()
+	cfg.TicketTTL = cmp.Or(cfg.TicketTTL, admission.MaxTTL)
 	f := &fleet{t: t, delay: delay, cfg: cfg, gateways: make(map[kmutex.Node]*node)}
 	f.view = &membership.View{Number: 1, Pools: []membership.Pool{
 		{Name: testPool, K: k, Binding: binding, Epoch: 1, Began: uint64(n), Home: 1},
@@ -114,10 +118,11 @@ func (f *fleet) letIn(n *node) {
 	defer f.mu.Unlock()
 	f.index++
 	n.self = kmutex.Node(f.index)
-	name := fmt.Sprintf("gw-%d", n.self)
+	addr := fmt.Sprintf("gw-%d", n.self)
+	n.name = cmp.Or(n.name, addr)
 	f.gateways[n.self] = n
 	f.change(func(v *membership.View) {
-		v.Members = append(v.Members, membership.Member{Node: n.self, Name: name, PeerAddr: name + ":1", Status: membership.StatusAlive})
+		v.Members = append(v.Members, membership.Member{Node: n.self, Name: n.name, PeerAddr: addr + ":1", Status: membership.StatusAlive})
 	})
 }
 
@@ -174,10 +179,10 @@ func (f *fleet) suspend(self, home kmutex.Node) {
 // lose notes who answers for a lost gateway from now on, and for those that it
 // answered for.
 func (f *fleet) lose(v *membership.View, self, home kmutex.Node, leased bool) {
-	name := fmt.Sprintf("gw-%d", self)
+	name := f.gateways[self].name
 	heir := home
-	if f.heirs {
-		m, _ := v.Named(v.Ring().Successors(name, 1)[0])
+	if next := v.Ring().Successors(name, 1); f.heirs && len(next) > 0 {
+		m, _ := v.Named(next[0])
 		heir = m.Node
 	}
 	v.Lost = append(v.Lost, membership.Lost{Node: self, At: f.index, Name: name, Leased: leased})
@@ -519,6 +524,7 @@ func (n *node) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	n.fleet.mu.Lock()
+	n.dials++
 	peer := n.fleet.gateways[to]
 	cut := n.cut || peer.cut
 	n.fleet.mu.Unlock()
@@ -546,6 +552,7 @@ type cutConn struct {
 // Write implements net.Conn.
 func (c cutConn) Write(b []byte) (int, error) {
 	c.n.fleet.mu.Lock()
+	c.n.asked++
 	cut := c.n.cut || c.peer.cut
 	c.n.fleet.mu.Unlock()
 	if cut {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -9,11 +10,16 @@ import (
 )
 
 // RequestTicket puts a ticket in line, where it waits as long as it lives. When
-// RequestTicket returns, the ticket outlives this gateway.
+// RequestTicket returns, the ticket outlives this gateway. It fails with ErrTTL if the pool's
+// tickets live less long.
 func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error) {
 	p, err := g.ready(req.Pool)
 	if err != nil {
 		return admission.Ticket{}, err
+	}
+	if longest := cmp.Or(g.limitsOf(req.Pool).TicketTTL, admission.DefaultTicketTTL); ttl > longest {
+		return admission.Ticket{}, fmt.Errorf("%w: %v is more than %v, the ticket_ttl of pool %s; renew the ticket for as long as you need it",
+			admission.ErrTTL, ttl, longest, req.Pool)
 	}
 	tickets := ticketManager{p}
 	if err := tickets.enable(ctx, ttl); err != nil {

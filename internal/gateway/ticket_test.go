@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,6 +132,35 @@ func TestTicketTTLIsAgreed(t *testing.T) {
 					t.Errorf("a ticket lives %v, gateway %d has %v agreed, want %v", c.ttl, i, got, c.agreed)
 				}
 			}
+		}
+	})
+}
+
+// No ticket lives longer than the pool's configuration says: so long at most are tokens withheld for
+// tickets that nobody knows. One that would is refused, and nothing is agreed for it.
+func TestTicketTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 4, admission.BindingLate, time.Millisecond, PoolConfig{TicketTTL: 20 * time.Second})
+		n := f.all()[1]
+		ask := func(ttl time.Duration) error {
+			_, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool}, ttl, "")
+			return err
+		}
+		if err := ask(21 * time.Second); !errors.Is(err, admission.ErrTTL) || !strings.Contains(err.Error(), "more than 20s") {
+			t.Errorf("one second too long: %v", err)
+		}
+		if agreed := n.View().Pools[0]; agreed.Tickets != 0 || agreed.TicketTTL != 0 {
+			t.Errorf("agreed: %+v", agreed)
+		}
+		if err := ask(20 * time.Second); err != nil {
+			t.Error(err)
+		}
+		n.Configure(nil)
+		if err := ask(admission.DefaultTicketTTL); err != nil {
+			t.Error(err)
+		}
+		if err := ask(admission.DefaultTicketTTL + 1); !errors.Is(err, admission.ErrTTL) {
+			t.Errorf("without a configuration: %v", err)
 		}
 	})
 }

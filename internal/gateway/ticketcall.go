@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -36,7 +37,10 @@ var replies = map[string]error{
 }
 
 // ticketCalls answers for any ticket.
-type ticketCalls struct{ *pools }
+type ticketCalls struct {
+	*pools
+	polls polls
+}
 
 // ticketPatience is how long a call may take besides what the ticket is waited for.
 const ticketPatience = 5 * time.Second
@@ -46,23 +50,25 @@ func (c ticketCall) patience() time.Duration { return max(c.Wait, c.Wait+ticketP
 
 // do carries out a call where the ticket is. While its gateway is being
 // replaced by its successor it tries again for a while.
-func (g ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, error) {
-	const pause = 50 * time.Millisecond
+func (g *ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+	const first, longest = 50 * time.Millisecond, time.Second
 	owner, err := replication.ParseID(c.ID)
 	if err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrUnknownTicket, err)
 	}
 	give := time.NewTimer(c.patience())
 	defer give.Stop()
-	for {
-		began := g.now()
+	for pause := first; ; pause = min(2*pause, longest) {
+		began, changed := g.now(), g.views.Changed()
 		t, err := g.ask(ctx, owner, c)
 		if err == nil || !errors.Is(err, admission.ErrElsewhere) {
 			return t, err
 		}
 		c.Wait = max(0, c.Wait-g.now().Sub(began))
 		select {
-		case <-time.After(pause):
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-changed: // perhaps its successor is known now, and soon takes over
+			pause = first / 2
 		case <-give.C:
 			return admission.Ticket{}, err
 		case <-ctx.Done():
@@ -71,7 +77,7 @@ func (g ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, er
 	}
 }
 
-func (g ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
+func (g *ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
 	view, standing := g.views.View(), g.views.Standing()
 	if !g.entitled(standing.Node) {
 		return admission.Ticket{}, admission.Isolated
@@ -90,7 +96,6 @@ func (g ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (
 	if !in {
 		return admission.Ticket{}, admission.ErrElsewhere
 	}
-	var reply ticketReply
 	// A gateway that is paused keeps its connections, and says nothing.
 	ctx, cancel := g.during(ctx, func() bool {
 		now, _ := g.views.View().Successor(owner)
@@ -99,6 +104,18 @@ func (g ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (
 	defer cancel()
 	ctx, cancel = context.WithTimeout(ctx, c.patience())
 	defer cancel()
+	if c.Op == opTest {
+		return g.polls.ask(ctx, m.Node, c, func(wait time.Duration) (admission.Ticket, error) {
+			c.Wait = wait
+			return g.askMember(ctx, m, c)
+		})
+	}
+	return g.askMember(ctx, m, c)
+}
+
+// askMember carries out a call at another gateway.
+func (g *ticketCalls) askMember(ctx context.Context, m membership.Member, c ticketCall) (admission.Ticket, error) {
+	var reply ticketReply
 	if err := g.call(ctx, m, ticketsPath, c, &reply); err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)
 	}
@@ -117,7 +134,7 @@ func (g ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (
 }
 
 // here carries out a call for a ticket that this gateway answers for.
-func (g ticketCalls) here(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
+func (g *ticketCalls) here(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
 	p, err := g.poolOf(owner, c.ID)
 	if err != nil {
 		return admission.Ticket{}, err
@@ -142,7 +159,7 @@ func (g ticketCalls) here(ctx context.Context, owner kmutex.Node, c ticketCall) 
 }
 
 // poolOf returns the pool that has, or had, the ticket.
-func (g ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
+func (g *ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 	pending, view := false, g.views.View()
 	for _, p := range g.all() {
 		p.mu.Lock()
@@ -168,7 +185,7 @@ func (g ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 }
 
 // serve answers another gateway.
-func (g ticketCalls) serve(w http.ResponseWriter, r *http.Request) {
+func (g *ticketCalls) serve(w http.ResponseWriter, r *http.Request) {
 	const maxCall = 4 << 10
 	var c ticketCall
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&c); err != nil {

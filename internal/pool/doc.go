@@ -22,8 +22,9 @@
 //
 // Its state is shown to nobody before all successors of this gateway, and the disks of all
 // that have one, have it ([Tickets.Synced]). A successor gives a ticket that it takes over a whole
-// time to live beyond anything that the lost gateway may still have promised, or, if that
-// one left in order, what it had left ([Pool.HandOver]). No slot is given to somebody else
+// time to live beyond anything that the lost gateway may still have promised, or what that one
+// has recorded that it had left: when it left in order ([Pool.HandOver]), or when it had taken the
+// ticket over itself and its holder had given no sign since. No slot is given to somebody else
 // while its holder may rely on it, whatever the rates of the clocks within the bounds of
 // package drift, and whatever the wall clocks show.
 //

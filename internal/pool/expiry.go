@@ -7,14 +7,14 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// expiries are tickets by when they end, as container/heap wants them.
+// expiries are tickets by when they are due, as container/heap wants them.
 type expiries []*Ticket
 
 // Len implements heap.Interface.
 func (e expiries) Len() int { return len(e) }
 
 // Less implements heap.Interface.
-func (e expiries) Less(i, j int) bool { return e[i].Expires < e[j].Expires }
+func (e expiries) Less(i, j int) bool { return e[i].due() < e[j].due() }
 
 // Swap implements heap.Interface.
 func (e expiries) Swap(i, j int) {
@@ -38,15 +38,17 @@ func (e *expiries) Pop() any {
 	return t
 }
 
-// expire ends the tickets whose time is over.
+// expire ends the tickets whose time is over, and renews the records of what others have left.
 func (p *Pool) expire(now time.Duration) {
 	ts := p.tickets
-	for ts != nil && len(ts.due) > 0 && ts.due[0].Expires <= now {
+	for ts != nil && len(ts.due) > 0 && ts.due[0].due() <= now {
 		t := ts.due[0]
 		if t.waiters > 0 {
 			t.sign(now)
 		}
 		switch {
+		case t.Expires > now && t.due() <= now:
+			p.note(now, t)
 		case t.Expires > now:
 			heap.Fix(&ts.due, t.index)
 		case t.ends > 0 && t.ends <= now:
@@ -61,7 +63,7 @@ func (p *Pool) nextExpiry() time.Duration {
 	if p.tickets == nil || len(p.tickets.due) == 0 {
 		return 0
 	}
-	return max(p.tickets.due[0].Expires, 1)
+	return max(p.tickets.due[0].due(), 1)
 }
 
 func (p *Pool) endTicket(t *Ticket, how admission.Ending) {

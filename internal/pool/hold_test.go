@@ -164,6 +164,42 @@ func TestHandedOver(t *testing.T) {
 	}
 }
 
+// A successor records what is left of a ticket every second, as long as its holder gives no sign.
+// Nobody is told of the first sign before the record has it; then the next successor gives it a
+// whole time to live again. The end of a hold stays recorded.
+func TestSuccessorCountsOn(t *testing.T) {
+	const ttl, holdMax = 10 * time.Second, time.Minute
+	w, tk := adopted(t, replication.Record{TTL: ttl, HoldMax: holdMax}, holdMax/2, 0)
+	p, first := w.pools[3], w.view.Wait+KeepFor(ttl)
+	v := w.view
+	v.Successors = []kmutex.Node{2}
+	w.carry(3, p.Follow(w.now, v, DiskNone))
+	record := func() replication.Record {
+		w.deliver(nil)
+		r, _ := p.Tickets().Table().Get(tk.ID)
+		return r
+	}
+	for n := range 5 * time.Second / noteEvery {
+		if r := record(); r.Left != first-n*noteEvery || r.HoldLeft != holdMax/2-n*noteEvery {
+			t.Errorf("after %v, %v and %v are left in the record", n*noteEvery, r.Left, r.HoldLeft)
+		}
+		w.now += noteEvery
+		w.carry(3, p.Wake(w.now))
+	}
+	w.carry(3, p.Sign(w.now, tk))
+	if p.Tickets().Synced(tk) {
+		t.Error("the holder is told that its sign counts, and no successor knows of it")
+	}
+	if r := record(); r.Left != 0 || !p.Tickets().Synced(tk) {
+		t.Errorf("after the first sign %v are left in the record", r.Left)
+	}
+	w.now += noteEvery
+	w.carry(3, p.Wake(w.now))
+	if r := record(); r.Left != 0 || r.HoldLeft > holdMax/2-6*noteEvery {
+		t.Errorf("a second later %v and %v are left in the record", r.Left, r.HoldLeft)
+	}
+}
+
 // A call whose answer was lost may use the ticket again, also at the successor. No other
 // may, nor one that has no name. Nobody else ends the ticket.
 func TestUseAgain(t *testing.T) {

@@ -125,7 +125,7 @@ func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []km
 			}
 			t := &Ticket{
 				ID: r.ID, TTL: r.TTL, HoldMax: r.HoldMax, Stamp: r.Stamp, Note: r.Note, UsedBy: r.UsedBy,
-				version: version, endsAt: r.Ends,
+				version: version, adopted: true, silent: true, endsAt: r.Ends,
 			}
 			if r.Used && r.UsedBy == "" {
 				t.UsedBy = "a call without a name" // of an older version: only its time to live ends it
@@ -135,7 +135,9 @@ func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []km
 				t.Grant = kmutex.Grant{Request: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
 			}
 			p.adoptTimes(now, t, &r)
-			ts.keep(t)
+			if ts.keep(t); !t.Granted { // else it is noted with its token
+				p.note(now, t)
+			}
 			p.fx.Adopted = append(p.fx.Adopted, Adopted{t, i.Tickets[n]})
 		}
 	}

@@ -93,8 +93,10 @@ func (ts *Tickets) keep(t *Ticket) {
 	heap.Push(&ts.due, t)
 }
 
-// write puts t's state into the table, with the time that t has left if left is set.
-func (ts *Tickets) write(now time.Duration, t *Ticket, left bool) error {
+// write puts t's state into the table, with the times that t has left as far as its next owner
+// must go by them: all of them if this gateway is about to leave. A ticket that was taken over has
+// told no holder of more, as long as it is silent; nor is its hold ever longer.
+func (ts *Tickets) write(now time.Duration, t *Ticket, leaving bool) error {
 	r := replication.Record{
 		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: admission.TicketWaiting, Note: t.Note, Used: t.UsedBy != "", UsedBy: t.UsedBy,
 		HoldMax: t.HoldMax, Ends: t.endsAt,
@@ -103,11 +105,14 @@ func (ts *Tickets) write(now time.Duration, t *Ticket, left bool) error {
 		r.State, r.Token = admission.TicketGranted, t.Grant.Token
 		r.Fence = replication.Fence{Epoch: t.Epoch, Serial: t.Grant.Serial}
 	}
-	if left && t.Expires > 0 {
+	if t.Expires > 0 && (leaving || t.silent) {
 		r.Left = max(t.Expires-now, 1)
-		if t.ends > 0 {
-			r.HoldLeft = max(t.ends-now, 1)
-		}
+	}
+	if t.Expires > 0 && t.ends > 0 && (leaving || t.adopted) {
+		r.HoldLeft = max(t.ends-now, 1)
+	}
+	if t.noteAt = 0; t.silent || r.HoldLeft > 0 {
+		t.noteAt = now + noteEvery
 	}
 	version, err := ts.table.Put(r)
 	if err != nil {
@@ -132,6 +137,9 @@ func (ts *Tickets) remove(t *Ticket, how admission.Ending) {
 func (p *Pool) note(now time.Duration, t *Ticket) {
 	if err := p.tickets.write(now, t, p.handingOver); err != nil {
 		p.fx.Err = fmt.Errorf("pool: a ticket cannot be kept: %w", err)
+	}
+	if p.tickets.byID[t.ID] == t {
+		heap.Fix(&p.tickets.due, t.index)
 	}
 	p.fx.Moved = true
 }

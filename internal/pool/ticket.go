@@ -41,6 +41,10 @@ type Ticket struct {
 	// holder may rely on it, see [Ticket.Left].
 	Expires time.Duration
 
+	adopted bool          // it was another gateway's
+	silent  bool          // and its holder has given no sign since
+	noteAt  time.Duration // when the record of what it has left is renewed; 0: never
+
 	ends    time.Duration // its slot, at the latest; 0: never
 	endsAt  int64         // the same by the wall clock
 	version uint64        // that has to be synced before the holder may know
@@ -60,8 +64,21 @@ func (t *Ticket) Left(now time.Duration) time.Duration {
 	return min(t.TTL, drift.Term(t.Expires-now, closeTime))
 }
 
+// noteEvery is how often the record of what a ticket has left is renewed. A loss of its gateway
+// gives an abandoned ticket no more than that, and the time until it has been taken over.
+const noteEvery = time.Second
+
+// due is when something happens to t without an event.
+func (t *Ticket) due() time.Duration {
+	if t.noteAt > 0 {
+		return min(t.noteAt, t.Expires)
+	}
+	return t.Expires
+}
+
 // sign notes a sign of t's holder. It never shortens the time that t has already.
 func (t *Ticket) sign(now time.Duration) {
+	t.silent = false
 	t.Expires = max(t.Expires, now+KeepFor(t.TTL))
 	if t.ends > 0 {
 		t.Expires = min(t.Expires, t.ends)

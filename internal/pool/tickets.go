@@ -37,14 +37,10 @@ func (p *Pool) TicketGranted(now time.Duration, wall int64, t *Ticket, g kmutex.
 	t.Granted, t.Grant, t.Epoch = true, g, p.installed
 	if t.waiters > 0 { // its holder is waiting here: a sign that is not noted yet
 		t.sign(now)
-		heap.Fix(&p.tickets.due, t.index)
 	}
 	if t.HoldMax > 0 {
 		t.ends, t.endsAt = now+t.HoldMax, wall+int64(t.HoldMax)
-		if p.tickets.byID[t.ID] == t {
-			t.Expires = min(t.Expires, t.ends)
-			heap.Fix(&p.tickets.due, t.index)
-		}
+		t.Expires = min(t.Expires, t.ends)
 	}
 	p.note(now, t)
 	return p.done(now)
@@ -53,10 +49,12 @@ func (p *Pool) TicketGranted(now time.Duration, wall int64, t *Ticket, g kmutex.
 // Sign notes a sign of t's holder.
 func (p *Pool) Sign(now time.Duration, t *Ticket) *Effects {
 	p.fx.reset()
+	recorded := t.silent || p.handingOver
 	t.sign(now)
-	heap.Fix(&p.tickets.due, t.index)
-	if p.handingOver {
+	if recorded { // that there was none since, or what was left at the last one
 		p.note(now, t)
+	} else {
+		heap.Fix(&p.tickets.due, t.index)
 	}
 	return p.done(now)
 }
@@ -72,7 +70,6 @@ func (p *Pool) HandOver(now time.Duration) *Effects {
 		for _, t := range slices.Clone(p.tickets.due) {
 			if t.waiters > 0 { // its holder is waiting here: a sign that is not noted yet
 				t.sign(now)
-				heap.Fix(&p.tickets.due, t.index)
 			}
 			p.note(now, t)
 		}
@@ -108,7 +105,6 @@ func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) 
 	}
 	t.UsedBy = call
 	t.sign(now)
-	heap.Fix(&p.tickets.due, t.index)
 	p.note(now, t)
 	return p.done(now), nil
 }

@@ -66,12 +66,15 @@ func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 		t.acceptLink(raw, conn, greeting)
 		return
 	}
-	source := sourceOf(conn)
-	if !t.open.Take(source) {
+	source, open := sourceOf(conn), t.open
+	if kind == StreamPools {
+		open = t.openPools
+	}
+	if !open.Take(source) {
 		t.answerRefusal(raw, conn, statusBusy, CauseStreams, fmt.Errorf("%s has %d streams already, or all have %d", source, mostStreamsEach, mostStreams))
 		return
 	}
-	raw.onClose(func() { t.open.GiveBack(source) })
+	raw.onClose(func() { open.GiveBack(source) })
 	s := t.streams[kind]
 	if !s.reserve() {
 		status, cause, err := s.refusal()
@@ -87,9 +90,10 @@ func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 }
 
 // mostStreams bounds the streams that others have open here, and mostStreamsEach those of
-// one gateway; without TLS, of one address. A gateway needs about ten.
+// one gateway; without TLS, of one address. Streams of pools count by themselves: what clients
+// have a gateway ask takes no place of raft or a lease. A gateway needs about ten for these.
 const (
-	mostStreams     = 4096
+	mostStreams     = 2048
 	mostStreamsEach = 256
 )
 

@@ -72,11 +72,12 @@ func TestStreams(t *testing.T) {
 }
 
 // Whoever opens streams and never closes them has so many at most, and gets others when
-// it closes some.
+// it closes some. Those of pools take no place of others.
 func TestStreamsAreBounded(t *testing.T) {
 	seen := newCounter()
 	t1, t2 := listen(t, Config{}), listen(t, Config{Observer: seen})
-	taken := t2.Stream(StreamControl)
+	taken := t2.Stream(StreamPools)
+	raft := t2.Stream(StreamRaft)
 	accepted := make(chan net.Conn, mostStreamsEach+1)
 	go func() {
 		for {
@@ -88,7 +89,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 	}()
 	dial := func() error {
-		_, err := t1.Stream(StreamControl).Dial(within(t), t2.Addr().String())
+		_, err := t1.Stream(StreamPools).Dial(within(t), t2.Addr().String())
 		return err
 	}
 	for range mostStreamsEach {
@@ -100,6 +101,11 @@ func TestStreamsAreBounded(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	eventually(t, "it is counted", func() bool { return seen.count(CauseStreams) == 1 })
+	if conn, err := t1.Stream(StreamRaft).Dial(within(t), t2.Addr().String()); err != nil {
+		t.Errorf("a raft stream beside %d of pools: %v", mostStreamsEach, err)
+	} else if served, err := raft.Accept(); err != nil || errors.Join(served.Close(), conn.Close()) != nil {
+		t.Error(err)
+	}
 	if err := (<-accepted).Close(); err != nil {
 		t.Error(err)
 	}

@@ -63,7 +63,8 @@ type Transport struct {
 	reviewing sync.Mutex // held during a review of secured
 	refusals  *refusals
 	halfOpen  *halfOpen
-	open      *inbound.Places    // streams that others have opened here
+	open      *inbound.Places    // streams that others have opened here, but those
+	openPools *inbound.Places    // of pools
 	streams   [streamEnd]*Stream // none for links
 
 	ctx    context.Context // ends at Close
@@ -95,13 +96,14 @@ func Listen(c Config) (*Transport, error) {
 		return nil, fmt.Errorf("transport: listen: %w", err)
 	}
 	t := &Transport{
-		config:   c,
-		listener: listener,
-		addr:     listener.Addr(),
-		refusals: newRefusals(c.Observer, c.Logger),
-		halfOpen: newHalfOpen(c.maxHalfOpen),
-		open:     inbound.NewPlaces(mostStreams, mostStreamsEach),
-		changed:  make(chan struct{}, 1),
+		config:    c,
+		listener:  listener,
+		addr:      listener.Addr(),
+		refusals:  newRefusals(c.Observer, c.Logger),
+		halfOpen:  newHalfOpen(c.maxHalfOpen),
+		open:      inbound.NewPlaces(mostStreams, mostStreamsEach),
+		openPools: inbound.NewPlaces(mostStreams, mostStreamsEach),
+		changed:   make(chan struct{}, 1),
 	}
 	if c.Advertise != "" {
 		if t.addr, err = advertised(c.Advertise, listener.Addr()); err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // PoolName names the one pool of the gateways that Start starts.
@@ -39,6 +40,8 @@ type Options struct {
 	// QueueTimeout and QueueLimit of the pool; default 60 s and 20,000.
 	QueueTimeout time.Duration
 	QueueLimit   int
+	// TicketTTL of the pool; default: kgate's.
+	TicketTTL time.Duration
 	// MaxConnections of clients at a gateway; default: kgate's.
 	MaxConnections int
 	// Binary to run; default: the one that [Binary] returns.
@@ -299,8 +302,8 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 
 // writePools writes what a witness has not: pools, and their routes.
 func (o *Options) writePools(write func(format string, args ...any)) {
-	write("pools:\n  - {name: %s, k: %d, binding: %s, upstreams: [%q], queue: {timeout: %v, limit: %d}}\n",
-		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit)
+	write("pools:\n  - {name: %s, k: %d, binding: %s, upstreams: [%q], queue: {timeout: %v, limit: %d}, ticket_ttl: %v}\n",
+		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, cmp.Or(o.TicketTTL, admission.DefaultTicketTTL))
 	for _, p := range o.Pools {
 		write("  - {name: %s, k: %d, upstreams: [%q]", p.Name, p.K, p.Upstream)
 		if p.Settings != "" {

@@ -32,6 +32,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	var held struct{ ID string }
 	d.ask(t, "POST", ticketsPath, `{"pool": "pool", "ttl": "30s", "note": "a job"}`, 201, &held)
 	d.ask(t, "POST", ticketsPath, `{"pool": "pool", "ttl": "30s"}`, 201, nil)
+	d.ask(t, "POST", ticketsPath, `{"pool": "pool", "ttl": "61s"}`, 400, nil)
 	d.ask(t, "POST", ticketsPath, `{"pool": "x"}`, 404, nil)
 	d.ask(t, "GET", ticketsPath+"/"+held.ID, "", 200, nil)
 	d.ask(t, "PUT", ticketsPath+"/"+held.ID, `{}`, 200, nil)

@@ -134,7 +134,7 @@ func TestTickets(t *testing.T) {
 	lease := Lease(time.Second)
 	waiting := Count(t, "KGATE_TICKETS", 200, 1000)
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
-	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease})
+	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease, TicketTTL: ttl})
 	o := newOffice(t, c.Gateways)
 	tickets := make([]*ticket, 0, k+waiting)
 	began := time.Now()

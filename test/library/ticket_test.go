@@ -58,7 +58,7 @@ func TestTickets(t *testing.T) {
 // TestTicketRefusals say what is wrong.
 func TestTicketRefusals(t *testing.T) {
 	n := cluster(t, 1, 1)[0]
-	for _, ttl := range []time.Duration{0, time.Millisecond, time.Hour} {
+	for _, ttl := range []time.Duration{0, time.Millisecond, 61 * time.Second, time.Hour} {
 		if _, err := n.RequestTicket(t.Context(), "p", ttl); err == nil {
 			t.Errorf("a ticket that lives for %v", ttl)
 		}
