@@ -121,7 +121,8 @@ func FromContext(ctx context.Context) *Slot {
 
 // Release gives the slot back, once all has ended that used it: contexts of [Slot.Context],
 // and a request of [Node.Transport], whose connection is closed or stream reset, however much
-// of its answer is still to be read. Calls after the first do nothing. A lost slot is to be
+// of its answer is still to be read. That takes five seconds at most, where a server does not
+// confirm the end of a stream. Calls after the first do nothing. A lost slot is to be
 // released, too: the node counts it as in use until then.
 func (s *Slot) Release() {
 	if s.release != nil {
