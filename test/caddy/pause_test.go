@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/timing"
 	"github.com/kgate/kgate/test/cluster"
 )
 
@@ -51,7 +52,7 @@ func TestPause(t *testing.T) {
 	}
 	_, most, _ := judge.Counts()
 	t.Logf("stopped for %v: the others stood for %v, then %d answers; at most %d at once", stop, gap.Round(time.Millisecond), late, most)
-	if most != k || late < 20 || gap > again+cluster.Stood(stopped, woke) {
+	if most != k || late < 20 || gap > timing.Slack()*again {
 		t.Errorf("at most %d at once, k is %d; the others stood for %v", most, k, gap)
 	}
 }

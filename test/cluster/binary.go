@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/kgate/kgate/internal/stall"
 )
 
 // BinaryVariable names a binary to test in place of the one that is built.
@@ -22,23 +19,9 @@ var built struct {
 	binaries map[string]string // by directory of the main package
 }
 
-// stalls are measured while the tests of a package run.
-var stalls *stall.Meter
-
-// Stood returns how long in all the machine has kept the tests from running between two
-// times. A test that bounds the time between them adds it.
-func Stood(from, to time.Time) time.Duration { return stalls.Between(from, to) }
-
-// StoodWithin returns the most of it within any time of that length.
-func StoodWithin(since time.Time, length time.Duration) time.Duration {
-	return stalls.Worst(since, length)
-}
-
 // Main runs the tests of a package that uses this harness, and removes what was
 // built for them. It returns the exit code.
 func Main(m *testing.M) int {
-	stalls = stall.Start()
-	defer stalls.Stop()
 	code := m.Run()
 	built.mu.Lock()
 	defer built.mu.Unlock()

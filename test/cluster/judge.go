@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // Judge counts, at the upstream, what is in flight: the requests whose handler
@@ -179,6 +182,28 @@ func Gap(arrivals []Arrival, since, until time.Time) (longest time.Duration) {
 		last = a.At
 	}
 	return max(longest, until.Sub(last))
+}
+
+// AwaitInFlight waits until a request that came since then has made it at least n in flight,
+// and returns how long after that time it came. The test ends if that is more than
+// [timing.Slack] times the bound.
+func (j *Judge) AwaitInFlight(tb testing.TB, what string, since time.Time, n int, bound time.Duration) (took time.Duration) {
+	tb.Helper()
+	ctx, cancel := context.WithDeadline(tb.Context(), since.Add(timing.Slack()*bound))
+	defer cancel()
+	if err := Await(ctx, func() error {
+		all := j.Since(since)
+		i := slices.IndexFunc(all, func(a Arrival) bool { return a.InFlight >= n })
+		if i < 0 {
+			return fmt.Errorf("%s: %d requests, and never %d in flight, within %v", what, len(all), n, timing.Slack()*bound)
+		}
+		took = all[i].At.Sub(since)
+		return nil
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Logf("%s: %v until %d were in flight, bound %v", what, took.Round(time.Millisecond), n, bound)
+	return took
 }
 
 // Watch has f called at each request that comes in. It must be quick.

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // killRun kills gateways under load, one at a time, and starts each again.
@@ -34,7 +36,6 @@ type kill struct {
 	at, ready time.Time
 	gap       time.Duration // longest time without a request at the upstream
 	whole     time.Duration // until k requests were in flight again
-	stood     time.Duration // of both times, what the machine took
 }
 
 // TestKill kills each of 3 and of 5 gateways in turn, and the leader, the home
@@ -44,17 +45,12 @@ func TestKill(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	t.Parallel()
-	total := Count(t, "KGATE_KILLS", 10, 50)
+	total := Count(t, "KGATE_KILLS", 6, 50)
 	for _, size := range []int{3, 5} {
 		t.Run(fmt.Sprintf("%d gateways", size), func(t *testing.T) {
 			t.Parallel()
-			r := killRun{k: 6, lease: 2 * time.Second}
-			switch {
-			case Soak() && size == 3:
-				r.lease = 3 * time.Second // kgate's default
-			case Soak():
-				r.lease = time.Second // needs a machine that does nothing else
-			}
+			// With 3, kgate's default; 1 s needs a machine that does nothing else.
+			r := killRun{k: 6, lease: Lease(map[int]time.Duration{3: 3 * time.Second, 5: time.Second}[size])}
 			judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) }))
 			r.judge = judge
 			r.c = Start(t, Options{Gateways: size, K: r.k, Upstream: url, Durable: true, Lease: r.lease})
@@ -65,10 +61,7 @@ func TestKill(t *testing.T) {
 			Span(t, time.Second)
 			for i := range total / 2 {
 				victim, roles := r.choose(t, i)
-				if err := r.kill(t, victim, roles); err != nil {
-					t.Error(err)
-					break
-				}
+				r.kill(t, victim, roles)
 			}
 			r.load.Stop()
 			r.check(t)
@@ -84,7 +77,7 @@ func (r *killRun) choose(t *testing.T, i int) (victim int, roles Roles) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	special := []int{roles.Baton, roles.Home, roles.Leader}[i%3]
+	special := []int{roles.Baton, roles.Leader, roles.Home}[i/2%3]
 	if special >= 0 && i%2 == 0 {
 		return special, roles
 	}
@@ -93,45 +86,36 @@ func (r *killRun) choose(t *testing.T, i int) (victim int, roles Roles) {
 
 // kill kills a gateway, waits until the others use all slots, and starts it
 // again.
-func (r *killRun) kill(t *testing.T, victim int, roles Roles) error {
+func (r *killRun) kill(t *testing.T, victim int, roles Roles) {
 	t.Helper()
 	g := r.c.Gateways[victim]
 	k := kill{victim: g.Name, roles: roles.Of(victim), at: time.Now()}
 	if err := g.Signal(syscall.SIGKILL); err != nil {
-		return err
+		t.Fatal(err)
 	}
 	if _, err := g.Wait(patience); err != nil {
-		return err
+		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), Whole(r.lease)+5*time.Second)
-	defer cancel()
 	Span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
-	late := time.Now()
-	err := Await(ctx, func() error {
-		if slices.ContainsFunc(r.judge.Since(late), r.full) {
-			return nil
-		}
-		return errors.New("not all slots are in use")
-	})
-	if err != nil {
-		return fmt.Errorf("kill %d, of %s%s: %w", len(r.kills)+1, k.victim, k.roles, err)
-	}
+	r.judge.AwaitInFlight(t, k.victim+" killed,"+k.roles, time.Now(), r.k, 5*time.Second)
 	k.gap, k.whole = r.standstill(k.at)
-	k.stood = Stood(k.at, k.at.Add(max(k.gap, k.whole)))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
 	if err := r.c.Restart(t, victim).AwaitReady(ctx); err != nil {
-		return err
+		t.Fatal(err)
 	}
 	k.ready = time.Now()
-	err = Await(ctx, func() error {
+	r.kills = append(r.kills, k)
+	if err := Await(ctx, func() error {
 		if Served(r.load.Since(k.ready), time.Now())[k.victim] == 0 {
 			return fmt.Errorf("%s is ready and serves nobody", k.victim)
 		}
 		return nil
-	})
-	r.kills = append(r.kills, k)
+	}); err != nil {
+		t.Error(err)
+	}
 	t.Logf("%s killed,%s: no request for %v, all slots in use after %v, back after %v", k.victim, k.roles,
 		k.gap.Round(time.Millisecond), k.whole.Round(time.Millisecond), k.ready.Sub(k.at).Round(time.Millisecond))
-	return err
 }
 
 // full tells whether a request has found all other slots in use.
@@ -167,31 +151,20 @@ func (r *killRun) check(t *testing.T) {
 	if _, most, _ := r.judge.Counts(); most != r.k {
 		t.Errorf("most in flight at the upstream is %d, k is %d", most, r.k)
 	}
-	if len(r.kills) == 0 {
-		return
-	}
-	var gaps, wholes, moved []time.Duration
+	var gaps, wholes []time.Duration
 	for _, k := range r.kills {
-		gaps, wholes, moved = append(gaps, k.gap), append(wholes, k.whole), append(moved, k.gap-k.stood)
-		if k.whole > Whole(r.lease)+k.stood {
-			t.Errorf("%s killed: all slots in use after %v, of which the machine stood for %v", k.victim, k.whole, k.stood)
-		}
+		gaps, wholes = append(gaps, k.gap), append(wholes, k.whole)
 	}
 	slices.Sort(gaps)
 	slices.Sort(wholes)
-	slices.Sort(moved)
-	slowest, late := time.Duration(0), time.Duration(0)
+	slowest := time.Duration(0)
 	var failed []Answer
 	all := r.load.Since(time.Time{})
 	for _, a := range all {
 		if r.excused(a) {
 			continue
 		}
-		took := a.Done.Sub(a.Sent)
-		slowest = max(slowest, took)
-		if took > Whole(r.lease) && took > Whole(r.lease)+Stood(a.Sent, a.Done) {
-			late = max(late, took)
-		}
+		slowest = max(slowest, a.Done.Sub(a.Sent))
 		if a.Result != OK {
 			failed = append(failed, a)
 		}
@@ -202,13 +175,11 @@ func (r *killRun) check(t *testing.T) {
 	// All tokens can have been with the killed gateway, or in its sockets: those
 	// that are released while the kernel takes a killed process apart still go
 	// there. Then nothing moves until its lease has run out.
-	rare := len(gaps) / 10
-	if moved[worst/2] > time.Second || moved[worst-rare] > Whole(r.lease) {
-		t.Errorf("no request for %v at the median, %v with %d left out, beside the times for which the machine stood", moved[worst/2], moved[worst-rare], rare)
+	if Soak() {
+		timing.Within(t, "no request, at the median", gaps[worst/2], time.Second)
 	}
-	if late > 0 {
-		t.Errorf("a request took %v, want at most %v", late, Whole(r.lease))
-	}
+	timing.Within(t, "all slots in use, at worst", wholes[worst], Whole(r.lease))
+	timing.Within(t, "the slowest request", slowest, Whole(r.lease))
 	if len(failed) > 0 {
 		t.Errorf("failed at living gateways: %s", strings.TrimPrefix(Refusals(failed), "map"))
 	}
@@ -217,9 +188,7 @@ func (r *killRun) check(t *testing.T) {
 // TestKillAtLightLoad kills gateways while k is never reached. Free tokens rest at the
 // others, too, so their requests do not wait for the end of its lease.
 func TestKillAtLightLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	onlySoak(t, "lab/cluster has the same in virtual time")
 	t.Parallel()
 	const holds = 100 * time.Millisecond
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, holds) }))
@@ -228,7 +197,7 @@ func TestKillAtLightLoad(t *testing.T) {
 	r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 4, Pause: 2 * holds})
 	Span(t, 5*time.Second) // the tokens are spread by then
 	var waits []time.Duration
-	for i := range Count(t, "KGATE_KILLS", 5, 50) {
+	for i := range Count(t, "KGATE_KILLS", 50, 50) {
 		victim, roles := r.choose(t, i)
 		g, at := r.c.Gateways[victim], time.Now()
 		if err := g.Signal(syscall.SIGKILL); err != nil {
@@ -243,7 +212,7 @@ func TestKillAtLightLoad(t *testing.T) {
 			if a.Gateway == g.Name {
 				continue
 			}
-			longest = max(longest, a.Done.Sub(a.Sent)-holds-Stood(a.Sent, a.Done))
+			longest = max(longest, a.Done.Sub(a.Sent)-holds)
 			if a.Result != OK {
 				t.Errorf("%s: %s", a.Gateway, a.Result)
 			}
@@ -265,7 +234,7 @@ func TestKillAtLightLoad(t *testing.T) {
 	}
 	slices.Sort(waits)
 	p90, worst := waits[(len(waits)-1)*9/10], waits[len(waits)-1]
-	t.Logf("%d kills: longest wait, but for what the machine took, %v at the median, p90 %v, %v at worst", len(waits), waits[len(waits)/2], p90, worst)
+	t.Logf("%d kills: longest wait %v at the median, p90 %v, %v at worst", len(waits), waits[len(waits)/2], p90, worst)
 	if worst > 2*time.Second {
 		t.Errorf("a request waited for %v at a gateway that was not killed, want at most 2s", worst)
 	}

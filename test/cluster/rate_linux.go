@@ -19,10 +19,10 @@ type ByteJudge struct {
 	gone  Bytes // of connections that are closed
 }
 
-// Bytes at a moment, since the beginning.
+// Bytes that have moved since the beginning, counted at a moment between Began and At.
 type Bytes struct {
-	At       time.Time
-	Down, Up int64
+	Began, At time.Time
+	Down, Up  int64
 }
 
 type judgedConn struct {
@@ -90,6 +90,7 @@ func (j *ByteJudge) Now() Bytes {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b := j.gone
+	b.Began = time.Now()
 	for c := range j.conns {
 		down, up := c.bytes()
 		b.Down += down

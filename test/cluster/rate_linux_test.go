@@ -11,11 +11,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/timing"
 )
 
 const (
 	rateK = 6
-	rate  = 50 << 20 // bytes per second
 
 	down, up = "down", "up"
 )
@@ -86,7 +87,7 @@ func (s *samples) most(direction string, since, until time.Time, length time.Dur
 	}
 	j := 0
 	for i := range in {
-		for in[i].At.Sub(in[j].At) > length {
+		for in[i].At.Sub(in[j].Began) > length {
 			j++
 		}
 		most = max(most, in[i].of(direction)-in[j].of(direction))
@@ -123,13 +124,18 @@ type rateRun struct {
 	transfers sync.WaitGroup
 }
 
+// rate in bytes per second. Shares of it are judged in the long run; the ordinary one is for
+// machines that cannot move more.
+var rate = map[bool]float64{false: 8 << 20, true: 50 << 20}[Soak()]
+
 // TestRate: three gateways, and twelve transfers over six slots, never move more than the
 // rate, whatever becomes of the gateways, of k and of the rate; and they use it.
 func TestRate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	directions := map[string][]string{"late": {down}, "early": {up}}
+	t.Parallel()
+	directions := map[string][]string{"late": {down}}
 	if Soak() {
 		directions = map[string][]string{"late": {down, up}, "early": {down, up}}
 	}
@@ -142,16 +148,18 @@ func TestRate(t *testing.T) {
 
 func testRate(t *testing.T, binding, direction string) {
 	judge, url := NewByteJudge(t, zeros)
-	r := &rateRun{direction: direction, slots: rateK, Cluster: Start(t, Options{K: 1, Upstream: url, Lease: 2 * time.Second, Pools: []Pool{{
-		Name: "files", K: rateK, Upstream: url, Settings: fmt.Sprintf("binding: %s, rate: {%s: 50MiB/s}", binding, direction),
+	r := &rateRun{direction: direction, slots: rateK, Cluster: Start(t, Options{K: 1, Upstream: url, Lease: Lease(2 * time.Second), Pools: []Pool{{
+		Name: "files", K: rateK, Upstream: url, Settings: fmt.Sprintf("binding: %s, rate: {%s: %.0fMiB/s}", binding, direction, rate/(1<<20)),
 	}}})}
 	r.counted = watchBytes(t, judge)
 	t.Cleanup(r.transfers.Wait)
-	r.one(t)
-	r.two(t)
+	if Soak() {
+		r.one(t)
+		r.two(t)
+	}
 	for _, g := range r.Gateways {
 		for range 4 {
-			r.start(t.Context(), g, 20<<20)
+			r.start(t.Context(), g, int64(rate*2/5))
 		}
 	}
 	Span(t, time.Second)
@@ -175,9 +183,9 @@ func testRate(t *testing.T, binding, direction string) {
 	})
 	r.during(t, "one killed", func() { _ = r.Gateways[2].Signal(syscall.SIGKILL) })
 	flag := map[string]string{down: "--rate", up: "--rate-up"}[direction]
-	set(flag, "25MiB/s")
+	set(flag, fmt.Sprintf("%.0fMiB/s", rate/(2<<20)))
 	r.used(t, "half the rate", rate/2, 2*time.Second)
-	set(flag, "50MiB/s")
+	set(flag, fmt.Sprintf("%.0fMiB/s", rate/(1<<20)))
 	r.used(t, "the rate again, by those that are left", rate, 2*time.Second)
 }
 
@@ -217,26 +225,25 @@ func (r *rateRun) two(t *testing.T) {
 	r.grown(t, "two", began, 0.8, 0, 2)
 }
 
-// grown holds that 2 s after transfers began, and the time for which the machine stood, the
+// grown holds that 2 s after transfers began the
 // shares of their gateways come to at least this part of the rate, and each of them has some.
 func (r *rateRun) grown(t *testing.T, what string, began time.Time, least float64, at ...int) {
 	t.Helper()
-	Span(t, Stood(began, time.Now()))
 	before := r.gained(t)
 	Span(t, time.Second)
 	after := r.gained(t)
-	all, cost := 0.0, Stood(before.at, after.at).Seconds()/after.at.Sub(before.at).Seconds()
+	all := 0.0
 	for _, i := range at {
 		part := after.by[i] - before.by[i]
 		part /= after.at.Sub(before.at).Seconds() * rate
 		t.Logf("%s: %s has %.0f %% of the rate after 2 s", what, r.Gateways[i].Name, 100*part)
-		if part < 0.5/float64(len(at))-cost {
+		if part < 0.5/float64(len(at)) {
 			t.Errorf("%s: %s has %.0f %% of the rate", what, r.Gateways[i].Name, 100*part)
 		}
 		all += part
 	}
-	if all < least-cost {
-		t.Errorf("%s: %.0f %% of the rate is where it can be used after 2 s; the machine has cost %.0f %%", what, 100*all, 100*cost)
+	if all < least {
+		t.Errorf("%s: %.0f %% of the rate is where it can be used after 2 s", what, 100*all)
 	}
 	r.capped(t, what, began, rate)
 }
@@ -263,8 +270,8 @@ func (r *rateRun) gained(t *testing.T) (all gained) {
 	return all
 }
 
-// used holds that in this time all of the rate is used, beside what the machine has cost: the
-// gateways' shares come to it, and their transfers leave nothing of them.
+// used holds that in this time all of the rate is used: the gateways' shares come to it, and
+// their transfers leave nothing of them. A busy machine may leave some.
 func (r *rateRun) used(t *testing.T, what string, limit float64, span time.Duration) {
 	t.Helper()
 	before, began := r.gained(t), time.Now()
@@ -277,10 +284,9 @@ func (r *rateRun) used(t *testing.T, what string, limit float64, span time.Durat
 	_, moved := r.counted.most(r.direction, began, ended, time.Second)
 	shares := offered / limit / after.at.Sub(before.at).Seconds()
 	took := float64(moved) / limit / ended.Sub(began).Seconds()
-	cost := Stood(before.at, after.at).Seconds() / ended.Sub(began).Seconds()
-	t.Logf("%s: shares of %.1f %% of the rate, %.1f %% used, the machine has cost %.1f %%", what, 100*shares, 100*took, 100*cost)
-	if shares < 0.95-cost || took < 0.95-cost {
-		t.Errorf("%s: the gateways' shares come to %.1f %% of the rate, %.1f %% is used; the machine has cost %.1f %%", what, 100*shares, 100*took, 100*cost)
+	t.Logf("%s: shares of %.1f %% of the rate, %.1f %% used", what, 100*shares, 100*took)
+	if least := 0.95 / float64(timing.Slack()); shares < least || took < least {
+		t.Errorf("%s: the gateways' shares come to %.1f %% of the rate, %.1f %% is used", what, 100*shares, 100*took)
 	}
 	r.capped(t, what, began, limit)
 }

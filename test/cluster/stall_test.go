@@ -1,24 +1,29 @@
 package cluster
 
 import (
+	"fmt"
 	"net/http"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // TestStalls stops one of five gateways again and again, as a starved machine does. The line
 // stands still each time until it goes on, or until the others do without it, and moves again at
-// once; there are never more than k at the upstream.
+// once; there are never more than k at the upstream. In the ordinary run nobody does without it:
+// nothing is refused.
 func TestStalls(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes twenty seconds")
+		t.Skip("takes ten seconds")
 	}
+	t.Parallel()
 	const (
 		k, held = 6, 20 * time.Millisecond
-		lease   = 3 * time.Second
-		calm    = lease
+		calm    = 3 * time.Second
 	)
+	lease := Lease(3 * time.Second)
 	j, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, held) }))
 	j.Keep()
 	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease})
@@ -29,7 +34,7 @@ func TestStalls(t *testing.T) {
 		role string
 		long time.Duration
 	}
-	stops := []stop{{"home", 2 * time.Second}, {"home", 4 * time.Second}}
+	stops := []stop{{"home", time.Second}, {"leader", time.Second}}
 	if Soak() {
 		stops = nil
 		for _, role := range []string{"home", "leader", "other"} {
@@ -54,20 +59,20 @@ func TestStalls(t *testing.T) {
 		if err := victim.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
+		what := fmt.Sprintf("%s stalls for %v", victim.Name+roles.Of(i), stop.long)
+		j.AwaitInFlight(t, what+", and goes on", time.Now(), k, time.Second)
 		Span(t, calm)
 		all := j.Since(stopped)
-		gap := Gap(all, stopped, time.Now())
-		stood := Stood(stopped, stopped.Add(gap))
-		bound := min(stop.long, withoutIt(lease, i, roles)) + 500*time.Millisecond
-		t.Logf("%s stalls for %v: no request for %v, of which the machine stood for %v; %.0f %% of the usual ones in %v",
-			victim.Name+roles.Of(i), stop.long, gap.Round(time.Millisecond), stood, 100*float64(len(all))/usual/(stop.long+calm).Seconds(), stop.long+calm)
-		if gap > bound+stood {
-			t.Errorf("no request for %v, of which the machine stood for %v; want at most %v", gap, stood, bound)
-		}
+		t.Logf("%s: %.0f %% of the usual requests in %v", what, 100*float64(len(all))/usual/time.Since(stopped).Seconds(), stop.long+calm)
+		timing.Within(t, what+": no request", Gap(all, stopped, time.Now()), min(stop.long, withoutIt(lease, i, roles))+500*time.Millisecond)
 	}
 	all := j.Since(began)
 	_, most, _ := j.Counts()
-	t.Logf("%.0f %% of the usual requests in all; at most %d of %d; refused: %s", 100*float64(len(all))/usual/time.Since(began).Seconds(), most, k, Refusals(load.Since(began)))
+	refused := Refusals(load.Since(began))
+	t.Logf("%.0f %% of the usual requests in all; at most %d of %d; refused: %s", 100*float64(len(all))/usual/time.Since(began).Seconds(), most, k, refused)
+	if !Soak() && refused != "map[]" {
+		t.Errorf("refused: %s", refused)
+	}
 	if most > k {
 		t.Errorf("%d at the upstream, k is %d", most, k)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/demo"
+	"github.com/kgate/kgate/internal/timing"
 )
 
 const ticketsPath = "/.kgate/tickets"
@@ -125,10 +126,10 @@ func TestTickets(t *testing.T) {
 	}
 	t.Parallel()
 	const (
-		k     = 20
-		lease = time.Second
-		ttl   = 5 * time.Minute
+		k   = 20
+		ttl = 5 * time.Minute
 	)
+	lease := Lease(time.Second)
 	waiting := Count(t, "KGATE_TICKETS", 200, 1000)
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease})
@@ -166,11 +167,8 @@ func TestTickets(t *testing.T) {
 		}
 	}
 	askAll(t, o, tickets)
-	took, stood := time.Since(lost), Stood(lost, time.Now())
-	t.Logf("%s and %s killed: all %d tickets answer after %v", c.Gateways[a].Name, c.Gateways[b].Name, len(tickets), took.Round(time.Millisecond))
-	if took > Whole(lease)+stood {
-		t.Errorf("all tickets answer only after %v", took)
-	}
+	what := fmt.Sprintf("%s and %s killed: all %d tickets answer", c.Gateways[a].Name, c.Gateways[b].Name, len(tickets))
+	timing.Within(t, what, time.Since(lost), Whole(lease))
 	for _, tk := range tickets {
 		if fence, was := held[tk.ID]; was && (tk.State != "granted" || tk.Fence != fence) || !was && tk.State != "waiting" {
 			t.Errorf("ticket %d, fence %q before, is now %s, fence %q", tk.number, fence, tk.State, tk.Fence)
@@ -182,7 +180,7 @@ func TestTickets(t *testing.T) {
 // askAll asks about every ticket until a gateway knows it.
 func askAll(t *testing.T, o *office, tickets []*ticket) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	for _, tk := range tickets {
 		if err := Await(ctx, func() error { return o.test(tk) }); err != nil {
@@ -272,10 +270,8 @@ func TestTicketThatNobodyKnows(t *testing.T) {
 		t.Skip("takes several seconds")
 	}
 	t.Parallel()
-	const (
-		k     = 4
-		lease = time.Second
-	)
+	const k = 4
+	lease := Lease(time.Second)
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
 	judge.Keep()
 	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease, Replicas: 1})

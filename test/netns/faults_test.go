@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/timing"
 	"github.com/kgate/kgate/test/cluster"
 )
 
@@ -18,12 +19,15 @@ const (
 	k     = 6
 	longK = 5
 	wideK = 200
-	lease = time.Second
 	// window in which rates are measured.
 	window = time.Second
 	// healed is how long after the end of a fault at most all is as before.
 	healed = 3 * time.Second
 )
+
+// lease of gateways that faults may well cost it, or a busy machine: what serves later than
+// it should does.
+var lease = map[bool]time.Duration{false: 3 * time.Second, true: time.Second}[cluster.Soak()]
 
 // world is five gateways under load, in a network that can be cut. Beside the
 // pool whose rate is looked at there is one with requests that outlast a lease:
@@ -227,29 +231,36 @@ func (w *world) suffer(t *testing.T, s scenario) {
 	if s.slow {
 		cluster.Span(t, lease)
 	}
+	// Within a window, and later ones if the machine has other work.
 	late := time.Now()
-	cluster.Span(t, window)
-	answers := w.load.Since(began)
-	served := cluster.Served(w.load.Since(late), time.Now())
-	gap := cluster.Gap(w.judge.Since(began), began, time.Now())
-	arrived := len(w.judge.Since(late))
-	t.Logf("%d of %d gateways serve, %d requests in %v, %d before; none for %v; roles:%s", len(served), w.serving, arrived, window, before, gap.Round(time.Millisecond), w.describe(roles))
-	if stood := cluster.StoodWithin(began, lease); len(served) != s.serve && (len(served) > s.serve || stood < lease/5) {
-		t.Errorf("%d gateways serve, not %d: %v; the machine stood for %v within a lease", len(served), s.serve, served, stood)
+	arrived, serve := 0, ""
+	for now := late; ; late = now {
+		cluster.Span(t, window)
+		now = time.Now()
+		served := cluster.Served(w.load.Since(late), now)
+		arrived, serve = len(w.judge.Since(late)), fmt.Sprint(served)
+		if len(served) == s.serve {
+			break
+		}
+		if now.Sub(cut) > timing.Slack()*(cluster.Whole(lease)+2*lease) {
+			t.Errorf("not %d gateways serve, but %s", s.serve, serve)
+			break
+		}
 	}
-	if s.calm && gap > lease/4+cluster.Stood(began, began.Add(gap)) {
-		t.Errorf("no request for %v", gap)
+	gap := cluster.Gap(w.judge.Since(began), began, time.Now())
+	t.Logf("%d requests in %v, %d before; none for %v; served %s; roles:%s", arrived, window, before, gap.Round(time.Millisecond), serve, w.describe(roles))
+	if s.calm {
+		timing.Within(t, "no request", gap, lease/4)
 	}
 	least := before * 8 / 10
 	if s.lossy {
 		least = before / 3
 	}
-	least -= int(float64(before) * cluster.Stood(late, late.Add(window)).Seconds() / window.Seconds())
-	if s.serve > 0 && arrived < least {
+	if s.serve > 0 && arrived < least && cluster.Soak() {
 		t.Errorf("%d requests in %v, before the fault %d", arrived, window, before)
 	}
 	for _, i := range refuse {
-		w.checkRefusal(t, i, answers, cut)
+		w.checkRefusal(t, i, w.load.Since(began), cut)
 	}
 	heal := time.Now()
 	w.Heal(t)
@@ -270,7 +281,7 @@ func (w *world) describe(r cluster.Roles) (text string) {
 // its lease is over.
 func (w *world) checkRefusal(t *testing.T, i int, answers []cluster.Answer, cut time.Time) {
 	t.Helper()
-	reaction := 200*time.Millisecond + cluster.Stood(cut, cut.Add(lease))
+	const reaction = 200 * time.Millisecond
 	name := w.cluster.Gateways[i].Name
 	var refused, served time.Duration
 	for _, a := range answers {
@@ -282,16 +293,17 @@ func (w *world) checkRefusal(t *testing.T, i int, answers []cluster.Answer, cut 
 			refused = a.Done.Sub(cut)
 		}
 	}
-	t.Logf("%s refused from %v on, served up to %v", name, refused.Round(time.Millisecond), served.Round(time.Millisecond))
-	if refused == 0 || refused > lease+reaction || served > lease+reaction {
-		t.Errorf("%s, cut off, refused from %v on and served up to %v; lease %v; %s", name, refused, served, lease, cluster.Refusals(answers))
+	if refused == 0 {
+		t.Errorf("%s, cut off, has not refused; served up to %v; %s", name, served, cluster.Refusals(answers))
 	}
+	timing.Within(t, name+", cut off, refused", refused, lease+reaction)
+	timing.Within(t, name+", cut off, served for", served, lease+reaction)
 }
 
 // awaitWhole waits until every gateway serves and all slots are in use again.
 func (w *world) awaitWhole(t *testing.T, heal time.Time) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*healed)
+	ctx, cancel := context.WithTimeout(t.Context(), timing.Slack()*(healed+lease))
 	defer cancel()
 	var whole time.Duration
 	err := cluster.Await(ctx, func() error {
@@ -319,10 +331,7 @@ func (w *world) awaitWhole(t *testing.T, heal time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("whole %v after the end of the fault", whole.Round(time.Millisecond))
-	if stood := cluster.Stood(heal, heal.Add(whole)); whole > healed+stood {
-		t.Errorf("whole only %v after the end of the fault, of which the machine took %v", whole, stood)
-	}
+	timing.Within(t, "whole after the end of the fault", whole, healed)
 }
 
 func (w *world) checkK(t *testing.T) {
