@@ -204,7 +204,6 @@ func TestBadPeers(t *testing.T) {
 	c := Start(t, Options{K: k, Upstream: url})
 	seed := [32]byte{1: byte(time.Now().UnixNano())}
 	t.Logf("seed %d", seed[1])
-	rng := mathrand.NewChaCha8(seed)
 	quietLines := logLines(c)
 
 	nodes := make([]uint64, len(c.Gateways))
@@ -222,18 +221,24 @@ func TestBadPeers(t *testing.T) {
 		}
 	}
 	stop := background(t, c, 30)
-	statuses := make(map[int]int)
+	statuses := make([]map[int]int, len(c.Gateways))
+	var wg sync.WaitGroup
 	for i, g := range c.Gateways {
-		closeAll := halfOpen(t, g.Peer, 300)
-		closeGossip := halfOpen(t, g.Gossip, 50)
-		badPeers(t, g, rng, lowest+slices.Max(nodes)-nodes[i], nodes[i])
-		badGossip(t, g, rng)
-		badRequests(t, g, statuses)
-		closeAll()
-		closeGossip()
+		wg.Go(func() {
+			statuses[i] = make(map[int]int)
+			rng := mathrand.NewChaCha8([32]byte{seed[1], byte(i)})
+			closeAll := halfOpen(t, g.Peer, 300)
+			closeGossip := halfOpen(t, g.Gossip, 50)
+			badPeers(t, g, rng, lowest+slices.Max(nodes)-nodes[i], nodes[i])
+			badGossip(t, g, rng)
+			badRequests(t, g, statuses[i])
+			closeAll()
+			closeGossip()
+		})
 	}
+	wg.Wait()
 	load := stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.AwaitWhole(ctx); err != nil {
 		t.Error(err)

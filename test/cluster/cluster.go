@@ -53,7 +53,7 @@ type Options struct {
 	Tokens string
 	// TLS between the gateways; none if nil.
 	TLS *TLSFiles
-	// Lease of a gateway; 0: kgate's default.
+	// Lease of a gateway; default: [Lease] of kgate's default.
 	Lease time.Duration
 	// Replicas of tickets; 0: kgate's default.
 	Replicas int
@@ -112,6 +112,7 @@ func (o Options) withDefaults() Options {
 	o.Binding = cmp.Or(o.Binding, "late")
 	o.QueueTimeout = cmp.Or(o.QueueTimeout, time.Minute)
 	o.QueueLimit = cmp.Or(o.QueueLimit, 20_000)
+	o.Lease = cmp.Or(o.Lease, Lease(3*time.Second))
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
@@ -137,7 +138,7 @@ func Start(tb testing.TB, opt Options) *Cluster {
 	for range c.opt.Gateways {
 		c.launch(tb, c.opt.Gateways)
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), 4*patience) // messages may be slow
+	ctx, cancel := context.WithTimeout(tb.Context(), 2*patience) // messages may be slow
 	defer cancel()
 	for _, g := range c.Gateways {
 		if err := g.AwaitReady(ctx); err != nil {
@@ -281,9 +282,7 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	if tls := o.TLS; tls != nil {
 		write("  tls: {ca: %q, cert: %q, key: %q}\n", tls.CA, tls.Cert, tls.Key)
 	}
-	if o.Lease > 0 {
-		write("  lease: %v\n", o.Lease)
-	}
+	write("  lease: %v\n", o.Lease)
 	if o.Replicas > 0 {
 		write("  replicas: %d\n", o.Replicas)
 	}

@@ -271,16 +271,20 @@ func TestComeAndGo(t *testing.T) {
 	}
 	t.Parallel()
 	const (
-		guests    = 1000
 		k         = 20
 		tolerance = 8 // goroutines that come and go by themselves: raft's and gossip's
 	)
+	guests, during := 300, 4*time.Second
+	if Soak() {
+		guests, during = 1000, 8*time.Second
+	}
 	for _, binding := range []string{"late", "early"} {
 		t.Run(binding, func(t *testing.T) {
+			t.Parallel()
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			judge, server, url := NewJudge(t, visitors())
-			c := Start(t, Options{K: k, Upstream: url, Binding: binding, QueueTimeout: 15 * time.Second})
+			c := Start(t, Options{K: k, Upstream: url, Binding: binding})
 			quiet := func() { // idle connections cost goroutines
 				server.SetKeepAlivesEnabled(false)
 				server.SetKeepAlivesEnabled(true)
@@ -289,16 +293,12 @@ func TestComeAndGo(t *testing.T) {
 			quiet()
 			before := goroutines(t, c)
 
-			during := 4 * time.Second
-			if Soak() {
-				during = 8 * time.Second
-			}
 			did, errs := crowd(t.Context(), c, guests, seed, during)
 			for _, err := range errs {
 				t.Error(err)
 			}
 			ended := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if err := c.AwaitWhole(ctx); err != nil {
 				t.Error(err)
@@ -340,7 +340,7 @@ func freshAtEach(t *testing.T, c *Cluster) {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	for _, gw := range c.Gateways {
-		g := &guest{http: &http.Client{Transport: transport, Timeout: 5 * time.Second}, url: gw.URL()}
+		g := &guest{http: &http.Client{Transport: transport, Timeout: patience}, url: gw.URL()}
 		if err := g.quick(t.Context()); err != nil {
 			t.Errorf("a fresh request at %s: %v", gw.Name, err)
 		}

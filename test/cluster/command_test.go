@@ -168,6 +168,7 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	out, said, code := run(t, "demo", "--duration", "5s")
 	if code != 0 || !strings.Contains(out, "most in flight at the upstream  6  (k = 6)") {
 		t.Errorf("exit code %d: %s%s", code, out, said)

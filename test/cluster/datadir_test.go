@@ -93,7 +93,7 @@ func pastOf(t *testing.T, url, name string) (dir string) {
 // expectReason waits until a gateway that is not ready says why.
 func expectReason(t *testing.T, g *Gateway, words ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := Await(ctx, func() error {
 		s, err := g.Status(ctx)
@@ -116,7 +116,7 @@ func expectReason(t *testing.T, g *Gateway, words ...string) {
 // with that word in its hint.
 func expectWarning(t *testing.T, gateways []*Gateway, message, word string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := Await(ctx, func() error {
 		for _, g := range gateways {
@@ -216,10 +216,10 @@ func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	const k = 2
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
-	c := Start(t, Options{Gateways: 2, K: k, Upstream: url, Durable: true, Lease: time.Second})
+	c := Start(t, Options{Gateways: 2, K: k, Upstream: url, Durable: true})
 	d := mountDisk(t, c.DataDir("gw-3"), 256<<10)
 	g := c.Launch(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.AwaitReady(ctx); err != nil {
 		t.Fatal(err)

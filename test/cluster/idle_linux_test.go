@@ -28,7 +28,7 @@ func BenchmarkIdle(b *testing.B) {
 			if err := os.WriteFile(file, key, 0o600); err != nil {
 				b.Fatal(err)
 			}
-			c := Start(b, Options{Gateways: size, K: 10, Upstream: "http://127.0.0.1:1", Durable: true, KeyFile: file})
+			c := Start(b, Options{Gateways: size, K: 10, Upstream: "http://127.0.0.1:1", Durable: true, KeyFile: file, Lease: 3 * time.Second})
 			time.Sleep(5 * time.Second) // what joining has begun is over
 			s, err := c.Gateways[0].Status(b.Context())
 			if err != nil {

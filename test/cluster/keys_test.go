@@ -17,6 +17,7 @@ import (
 
 	"github.com/kgate/kgate/internal/clusterkey"
 	"github.com/kgate/kgate/internal/demo"
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // TestKeyReplaced replaces the cluster's key under load as docs/keys.md says: no
@@ -67,7 +68,7 @@ func TestKeyReplaced(t *testing.T) {
 }
 
 // soon is how long a gateway has to follow its files.
-const soon = 10 * time.Second
+var soon = timing.Slack() * 10 * time.Second
 
 // readAgain waits until each gateway has read its keys and certificates again so many times.
 func readAgain(t *testing.T, c *Cluster, times int) {

@@ -99,7 +99,7 @@ func (r *killRun) kill(t *testing.T, victim int, roles Roles) {
 	Span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
 	r.judge.AwaitInFlight(t, k.victim+" killed,"+k.roles, time.Now(), r.k, 5*time.Second)
 	k.gap, k.whole = r.standstill(k.at)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := r.c.Restart(t, victim).AwaitReady(ctx); err != nil {
 		t.Fatal(err)

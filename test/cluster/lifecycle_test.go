@@ -148,7 +148,7 @@ func TestTerminateUnderLoad(t *testing.T) {
 					elsewhere += callers[i].retried.Load()
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if err := c.AwaitWhole(ctx); err != nil {
 				t.Error(err)
@@ -249,7 +249,7 @@ func TestAllRestart(t *testing.T) {
 			for i := range c.Gateways {
 				c.Restart(t, i)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			for _, g := range c.Gateways {
 				if err := g.AwaitReady(ctx); err != nil {

@@ -29,7 +29,7 @@ type LoadOptions struct {
 	Pause time.Duration
 	// Path to ask for; default "/".
 	Path string
-	// Patience of a client for one answer; default 15 s.
+	// Patience of a client for one answer; default 30 s.
 	Patience time.Duration
 	// Ask is what a client does again and again at a gateway; default: it asks for
 	// Path over HTTP. Patience is its to keep.

@@ -49,7 +49,7 @@ func TestOldDataDirs(t *testing.T) {
 	c.opt.K = k // and not before: the configuration still says what it said
 	began := time.Now()
 	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 24}) // refusals until the cluster is there
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, g := range c.Gateways {
 		if err := g.AwaitReady(ctx); err != nil {

@@ -149,9 +149,11 @@ func TestAllClientsOnOneOfThree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	for _, binding := range []string{"late", "early"} {
 		t.Run(binding, func(t *testing.T) {
-			run := runLine(t, binding, 1, []int{0, 90, 0}, time.Second, 2*time.Second)()
+			t.Parallel()
+			run := runLine(t, binding, 1, []int{0, 90, 0}, time.Second, time.Second)()
 			if t.Failed() {
 				return
 			}

@@ -17,7 +17,7 @@ func TestOrderlyRestartsAreNoTrouble(t *testing.T) {
 	const k = 6
 	c, u := busyCluster(t, k, Options{Durable: true})
 	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 10})
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	// Restart makes a process and a log of its own.
 	logs := make([]*Log, 0, 2*len(c.Gateways))

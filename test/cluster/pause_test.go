@@ -102,10 +102,8 @@ func TestPause(t *testing.T) {
 		t.Skip("takes ten seconds")
 	}
 	t.Parallel()
-	r := &pauseRun{stop: 3 * time.Second, lease: time.Second}
-	if Soak() {
-		r.stop, r.lease = 8*time.Second, 3*time.Second
-	}
+	lease := Lease(3 * time.Second)
+	r := &pauseRun{stop: lease*11/10 + 3*time.Second, lease: lease}
 	r.start(t)
 	victim := r.c.Gateways[2]
 	r.wake.watch(victim.Name)

@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long a process may take to end.
-const patience = 15 * time.Second
+const patience = 30 * time.Second
 
 // Process is one process that a test has started. Its methods are safe for
 // concurrent use.

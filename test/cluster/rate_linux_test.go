@@ -181,7 +181,10 @@ func testRate(t *testing.T, binding, direction string) {
 		Span(t, 3*time.Second)
 		_ = r.Gateways[2].Signal(syscall.SIGCONT)
 	})
-	r.during(t, "one killed", func() { _ = r.Gateways[2].Signal(syscall.SIGKILL) })
+	r.during(t, "one killed", func() {
+		_ = r.Gateways[2].Signal(syscall.SIGKILL)
+		Span(t, r.opt.Lease) // what is set meanwhile waits for it
+	})
 	flag := map[string]string{down: "--rate", up: "--rate-up"}[direction]
 	set(flag, fmt.Sprintf("%.0fMiB/s", rate/(2<<20)))
 	r.used(t, "half the rate", rate/2, 2*time.Second)

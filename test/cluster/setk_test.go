@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/timing"
 )
 
 // TestSetK changes k of two busy pools, one of each binding, while the upstream
@@ -37,11 +39,12 @@ func TestSetK(t *testing.T) {
 			asked := time.Now()
 			setK(t, c.Gateways[next%3], pool, next)
 			agreed := time.Now()
-			Span(t, 4*busy)
-			exact := agreed.Add(exactIn)
+			exact := agreed.Add(timing.Slack() * exactIn)
 			if next < k {
-				exact = exact.Add(busy) // all that were in flight have ended
+				exact = exact.Add(timing.Slack() * busy) // all that were in flight have ended
 			}
+			Span(t, time.Until(exact.Add(4*busy)))
+			judge.AwaitInFlight(t, pool, exact, next, 4*busy)
 			most, after := 0, 0
 			for _, a := range judge.Since(asked) {
 				most = max(most, a.InFlight)
@@ -51,7 +54,7 @@ func TestSetK(t *testing.T) {
 			}
 			t.Logf("%s: k %d to %d, agreed after %v: at most %d in flight from then on, %d later", pool, k, next, agreed.Sub(asked).Round(time.Millisecond), most, after)
 			if most > max(k, next) || after != next {
-				t.Errorf("%s: k %d to %d: at most %d in flight from then on, and %d from %v after the last release on", pool, k, next, most, after, exactIn)
+				t.Errorf("%s: k %d to %d: at most %d in flight from then on, and %d later", pool, k, next, most, after)
 			}
 		}
 		k = next
@@ -103,7 +106,7 @@ func twoOperators(t *testing.T, c *Cluster) {
 				t.Errorf("round %d: exit code %d: %s", round, s.code, s.text)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), timing.Slack()*time.Second)
 		err := Await(ctx, func() error {
 			pools, err := c.Pools(ctx)
 			if err != nil {

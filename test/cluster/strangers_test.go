@@ -110,7 +110,7 @@ func TestMutualTLS(t *testing.T) {
 	if load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || u.Stats().Max != k {
 		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, u.Stats().Max, k)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.AwaitWhole(ctx); err != nil {
 		t.Error(err)

@@ -69,7 +69,7 @@ func TestTCP(t *testing.T) {
 	}
 	stopped := time.Now()
 	t.Cleanup(func() { _ = victim.Signal(syscall.SIGCONT) })
-	Span(t, 2*lease)
+	Span(t, lease*11/10)
 	judge.AwaitInFlight(t, "the leader is stopped", time.Now(), k, lease)
 	timing.Within(t, "no connection while the leader is stopped", Gap(judge.Since(stopped), stopped, time.Now()), 2*time.Second)
 	if err := victim.Signal(syscall.SIGCONT); err != nil {

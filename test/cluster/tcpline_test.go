@@ -12,10 +12,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/timing"
 )
 
-// TestTenThousandConnections has 10,000 connections wait at one gateway, idle, each with a
-// few bytes that its client has said already, and then serves them one after the other.
+// TestTenThousandConnections has 10,000 connections wait at one gateway, 2,000 in the ordinary
+// run, idle, each with a few bytes that its client has said already, and then serves them one
+// after the other.
 func TestTenThousandConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -23,7 +26,13 @@ func TestTenThousandConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc to tell the gateway's memory")
 	}
-	const waiters, k, files = 10_000, 1, 11_000
+	t.Parallel()
+	const k = 1
+	waiters := 2000
+	if Soak() {
+		waiters = 10_000
+	}
+	files := waiters + 1000
 	if limit := openFiles(t); limit < files {
 		miss := t.Skipf
 		if os.Getenv("CI") == "true" {
@@ -70,7 +79,7 @@ func TestTenThousandConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	each := float64(after-before) / waiters / 1024
+	each := float64(after-before) / float64(waiters) / 1024
 	began := time.Now()
 	close(gate)
 	var reading sync.WaitGroup
@@ -100,7 +109,8 @@ func TestTenThousandConnections(t *testing.T) {
 	if each >= 24 {
 		t.Errorf("%.1f KiB for each that waits", each)
 	}
-	if worst > waiters/10 { // who is accepted just when the system stops a thread is overtaken by some
+	// Who is accepted just when the system stops a thread is overtaken by some.
+	if worst > int(timing.Slack())*waiters/10 {
 		t.Errorf("a client was served %d places from where it came", worst)
 	}
 }

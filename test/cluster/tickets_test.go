@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -180,7 +182,7 @@ func TestTickets(t *testing.T) {
 // askAll asks about every ticket until a gateway knows it.
 func askAll(t *testing.T, o *office, tickets []*ticket) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	for _, tk := range tickets {
 		if err := Await(ctx, func() error { return o.test(tk) }); err != nil {
@@ -305,7 +307,7 @@ func TestTicketThatNobodyKnows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	Span(t, Whole(lease)+lease)
+	Span(t, Whole(lease)+2*time.Second)
 	most := 0
 	for _, a := range judge.Since(began) {
 		most = max(most, a.InFlight)
@@ -322,15 +324,17 @@ func TestExecOutlivesGateway(t *testing.T) {
 	}
 	t.Parallel()
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
-	c := Start(t, Options{K: 1, Upstream: url, Lease: time.Second})
+	lease := Lease(time.Second)
+	c := Start(t, Options{K: 1, Upstream: url, Lease: lease})
+	end := filepath.Join(t.TempDir(), "end") // what the command waits for
 	var admins []string
 	for _, g := range c.Gateways {
 		admins = append(admins, "http://"+g.Admin)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Binary(t), "exec", "--pool", PoolName, "--admin", strings.Join(admins, ","), "--",
-		"sh", "-c", "echo begun; sleep 5; echo done")
+		"sh", "-c", `echo begun; until [ -e "$0" ]; do sleep 0.1; done; echo done`, end)
 	var out lockedBuffer
 	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, plainEnv()
 	if err := cmd.Start(); err != nil {
@@ -350,12 +354,15 @@ func TestExecOutlivesGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nobody else gets the slot.
-	expect(t, 75, nil, "exec", "--pool", PoolName, "--wait", "3s", "--admin", admins[1], "--", "echo", "stolen")
+	expect(t, 75, nil, "exec", "--pool", PoolName, "--wait", (lease + 2*time.Second).String(), "--admin", admins[1], "--", "echo", "stolen")
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-ended; err != nil || !strings.Contains(out.String(), "done") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	// It is free now.
-	expect(t, 0, nil, "exec", "--pool", PoolName, "--wait", "5s", "--admin", admins[2], "--", "true")
+	expect(t, 0, nil, "exec", "--pool", PoolName, "--wait", "30s", "--admin", admins[2], "--", "true")
 }
 
 // lockedBuffer is what a running process has said so far.
@@ -385,16 +392,17 @@ func TestSlotsOutliveAll(t *testing.T) {
 	t.Parallel()
 	const (
 		k    = 2
-		ttl  = 4 * time.Second
 		late = 2 * time.Second // after the end of the ttl at most
 	)
+	lease := Lease(time.Second)
+	ttl := max(2*lease, 4*time.Second) // all are back before
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
 	judge.Keep()
-	c := Start(t, Options{K: k, Upstream: url, Durable: true, Lease: time.Second})
+	c := Start(t, Options{K: k, Upstream: url, Durable: true, Lease: lease})
 	o := newOffice(t, c.Gateways)
 	renewed := time.Now()
 	tk := o.request(t, PoolName, ttl)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	if err := Await(ctx, func() error { return o.granted(&tk) }); err != nil {
 		t.Fatal(err)
@@ -422,7 +430,7 @@ func TestSlotsOutliveAll(t *testing.T) {
 		t.Errorf("the slot had the fence %q, now %q: %v", fence, tk.Fence, err)
 	}
 	tested := time.Now() // asking keeps it no longer than a ttl from now
-	Span(t, time.Until(tested.Add(ttl+late)))
+	judge.AwaitInFlight(t, "the slot is free", tested, k, ttl+late)
 	load.Stop()
 	first, total := time.Duration(-1), 0
 	for _, a := range judge.Since(began) {

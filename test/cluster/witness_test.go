@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"syscall"
@@ -38,7 +39,7 @@ func TestWitness(t *testing.T) {
 			if err := g.Signal(fault); err != nil {
 				t.Fatal(err)
 			}
-			Span(t, 2*lease)
+			Span(t, lease*11/10)
 			judge.AwaitInFlight(t, g.Name+" is lost", time.Now(), k, lease)
 			bound := lease + Whole(lease) // an election first, if it was the leader
 			if i == 2 {
@@ -57,10 +58,16 @@ func TestWitness(t *testing.T) {
 				t.Fatal(err)
 			}
 			back := time.Now()
-			Span(t, lease)
-			if served := Served(load.Since(back), time.Now()); len(served) != 2 {
-				t.Errorf("after the return of %s: %v", g.Name, served)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if err := Await(ctx, func() error {
+				if served := Served(load.Since(back), time.Now()); len(served) != 2 {
+					return fmt.Errorf("after the return of %s: %v", g.Name, served)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
 			}
+			cancel()
 		}
 	}
 	load.Stop()
@@ -73,11 +80,18 @@ func TestWitness(t *testing.T) {
 	if _, most, _ := judge.Counts(); most != k {
 		t.Errorf("most in flight %d, k is %d", most, k)
 	}
-	s, err := c.Gateways[2].Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated, len(s.Pools)); got != "3 1 0" {
-		t.Errorf("the witness says: voters, losses tolerated, pools: %s", got)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := Await(ctx, func() error {
+		s, err := c.Gateways[2].Status(ctx)
+		if err != nil {
+			return err
+		}
+		if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated, len(s.Pools)); got != "3 1 0" {
+			return fmt.Errorf("the witness says: voters, losses tolerated, pools: %s", got)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
