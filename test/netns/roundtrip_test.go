@@ -2,6 +2,7 @@ package netns
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/kgate/kgate/test/cluster"
 )
 
-// TestSlowLeader has all packets of the leader come a third of a lease late, both ways: the
+// TestSlowLeader has all packets of the leader come a second late, both ways: the
 // others elect another one, and keep their leases.
 func TestSlowLeader(t *testing.T) {
 	if testing.Short() {
@@ -27,12 +28,13 @@ func TestSlowLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	since := time.Now()
-	w.Slow(roles.Leader, lease/3)
+	w.Slow(roles.Leader, time.Second)
 	cluster.Span(t, lease*10/3)
 	w.judge.AwaitInFlight(t, "the leader is slow", time.Now(), k, lease)
 	t.Log("roles:", w.describe(roles))
 	timing.Within(t, "no request while the leader is slow", cluster.Gap(w.judge.Since(since), since, time.Now()), 2*lease)
 	cluster.KeptLeases(t, w.cluster, w.cluster.Gateways[roles.Leader])
+	w.Slow(roles.Leader, 0) // so that it ends soon
 	w.checkBound(t)
 }
 
@@ -52,7 +54,18 @@ func TestLongRoundTrips(t *testing.T) {
 		during = 10 * time.Minute
 	}
 	w := newWorldIn(t, NewDelayed(t, size, oneWay), lease)
-	cluster.Span(t, 3*lease) // the voters get their votes
+	ctx, cancel := context.WithTimeout(t.Context(), 10*lease)
+	defer cancel()
+	if err := cluster.Await(ctx, func() error {
+		s, err := w.cluster.Gateways[0].Status(ctx)
+		if err == nil && s.Cluster.Voters != size {
+			err = fmt.Errorf("%d vote", s.Cluster.Voters)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Span(t, lease)
 
 	// What they log when something happens.
 	signs := []string{

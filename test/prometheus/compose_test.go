@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -115,7 +114,7 @@ func TestComposeUp(t *testing.T) {
 		}
 		return nil
 	}
-	await(t, time.Minute, func() error {
+	await(t, func() error {
 		return errors.Join(ask("sum(up) == 3"), ask("kgate:utilisation:ratio > 0.5"), ask("kgate:spread:seconds > 0"), ask(`absent(ALERTS{alertstate="firing"})`))
 	})
 }

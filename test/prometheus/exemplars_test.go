@@ -110,7 +110,7 @@ func TestExemplars(t *testing.T) {
 
 	params := url.Values{"query": {`kgate_wait_time_seconds_bucket{outcome="admitted"}`}, "start": {stamp(time.Now().Add(-time.Minute))}, "end": {stamp(time.Now().Add(time.Minute))}}
 	var id string
-	await(t, 20*time.Second, func() error {
+	await(t, func() error {
 		var series []struct {
 			Exemplars []struct{ Labels map[string]string }
 		}
@@ -133,7 +133,7 @@ func TestExemplars(t *testing.T) {
 		t.Fatalf("the link is %q", links[0].URL)
 	}
 	want := []string{"gw-1 GET", "gw-1 GET /", "gw-1 kgate.queue", "gw-2 GET", "gw-2 GET /", "gw-2 kgate.queue"}
-	await(t, 20*time.Second, func() error { // spans are sent every few seconds
+	await(t, func() error { // spans are sent every few seconds
 		res, err := client.Get(jaeger.URL + link)
 		if err != nil {
 			return err

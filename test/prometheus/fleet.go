@@ -41,6 +41,7 @@ func StartFleet(t *testing.T) *Fleet {
 	site := newSite(t).URL()
 	f.Cluster = cluster.Start(t, cluster.Options{
 		K: k, Upstream: url, Durable: true, // gateways come back at their addresses
+		Lease: 4 * time.Second, // several are waited for
 		Pools: []cluster.Pool{
 			{Name: "refusing", K: 1, Upstream: site, Settings: "queue: {timeout: 300ms, limit: 2}"},
 			{Name: "bursty", K: 1, Upstream: site},
@@ -60,13 +61,13 @@ func StartFleet(t *testing.T) *Fleet {
 func (f *Fleet) Ask(t *testing.T, gateway int, pool, hold string) (answered <-chan int, end func()) {
 	t.Helper()
 	var before float64
-	await(t, 20*time.Second, func() (err error) {
+	await(t, func() (err error) {
 		before, err = f.busy(t, pool)
 		return err
 	})
 	status := make(chan int, 1)
 	end = ask(t, http.MethodGet, f.Gateways[gateway].URL()+pool+"/?hold="+hold, "", status)
-	await(t, 20*time.Second, func() error {
+	await(t, func() error {
 		now, err := f.busy(t, pool)
 		if err == nil && now == before {
 			err = fmt.Errorf("the request for pool %s has not come in", pool)
@@ -125,7 +126,7 @@ func (f *Fleet) busy(t *testing.T, pool string) (float64, error) {
 // written as name or name/pool.
 func (f *Fleet) awaitFiring(t *testing.T, p *Prometheus, since time.Time, want ...string) {
 	t.Helper()
-	await(t, 40*time.Second, func() error {
+	await(t, func() error {
 		fired, err := fired(t, p, since)
 		for _, alert := range want {
 			if err == nil && !slices.Contains(fired, alert) {
@@ -136,12 +137,18 @@ func (f *Fleet) awaitFiring(t *testing.T, p *Prometheus, since time.Time, want .
 	})
 }
 
+// busy are the alerts that a busy machine causes, too, where minutes are seconds. In the
+// ordinary run they may fire.
+var busy = []string{
+	"KgateCapacityWithheld", "KgateGatewayDown", "KgateLeaseLost", "KgateLineStuck", "KgateMembersMissing", "KgateNoLease", "KgateNoProgress",
+	"KgateQueueTimeouts", "KgateQuorumAtRisk", "KgateReplicaBehind", "KgateSpreadHigh", "KgateViewsDiffer",
+}
+
 // awaitQuiet waits until no alert fires, and complains of those that have fired
-// since a time and were neither to fire nor may. In the ordinary run it only tells of them:
-// rules in which minutes are seconds see a busy machine as a fault.
+// since a time and were neither to fire nor may.
 func (f *Fleet) awaitQuiet(t *testing.T, since time.Time, want ...string) {
 	t.Helper()
-	await(t, 40*time.Second, func() error {
+	await(t, func() error {
 		firing, err := f.Prometheus.Firing(t.Context())
 		if err == nil && len(firing) > 0 {
 			err = fmt.Errorf("still firing: %v", firing)
@@ -152,13 +159,14 @@ func (f *Fleet) awaitQuiet(t *testing.T, since time.Time, want ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	complain := t.Logf
-	if cluster.Soak() {
-		complain = t.Errorf
-	}
 	for _, alert := range fired {
-		if !slices.Contains(want, alert) {
-			complain("%s has fired, for no reason", alert)
+		name, _, _ := strings.Cut(alert, "/")
+		switch {
+		case slices.Contains(want, alert):
+		case slices.Contains(busy, name) && !cluster.Soak():
+			t.Logf("%s has fired: the machine is busy", alert)
+		default:
+			t.Errorf("%s has fired, for no reason", alert)
 		}
 	}
 }

@@ -50,14 +50,14 @@ func (f *Fleet) showsSpread(t *testing.T) {
 		}
 		return v
 	}
-	await(t, 20*time.Second, func() error {
+	await(t, func() error {
 		shown, err := f.Prometheus.Value(t.Context(), `sum(kgate_window_admissions{pool="pool"})`)
 		if err == nil && shown != float64(measured.Count) {
 			err = fmt.Errorf("Prometheus knows of %g admissions, the clients of %d", shown, measured.Count)
 		}
 		return err
 	})
-	await(t, 20*time.Second, func() error { // the rule is one evaluation behind
+	await(t, func() error { // the rule is one evaluation behind
 		recorded, err := f.Prometheus.Value(t.Context(), `kgate:spread:seconds{pool="pool"}`)
 		direct, err2 := f.Prometheus.Value(t.Context(), panelOf(t, "Spread of the waits").queries[0])
 		if err = errors.Join(err, err2); err == nil && recorded != direct {
@@ -75,8 +75,12 @@ func (f *Fleet) showsSpread(t *testing.T) {
 	} {
 		want := c.measured.Seconds()
 		t.Logf("%s: Prometheus shows %.1f ms, the clients measured %.1f ms (%d requests)", c.what, 1e3*c.shown, 1e3*want, measured.Count)
-		if math.Abs(c.shown-want) > max(0.02*want, 0.005) {
-			t.Errorf("%s: %g s and %g s differ by more than 2 %% and 5 ms", c.what, c.shown, want)
+		tolerance := max(0.02*want, 0.005)
+		if !cluster.Soak() { // the clients have to wait for a busy machine, too
+			tolerance = 0.3
+		}
+		if math.Abs(c.shown-want) > tolerance {
+			t.Errorf("%s: %g s and %g s differ by more than %g s", c.what, c.shown, want, tolerance)
 		}
 	}
 	if most := f.Upstream.Stats().Max; most != k {
@@ -237,7 +241,7 @@ func (f *Fleet) alertsOfMajority(t *testing.T) {
 // alertsOfKill kills a gateway that has the only slot of a pool.
 func (f *Fleet) alertsOfKill(t *testing.T) {
 	for _, g := range f.Gateways {
-		await(t, 20*time.Second, func() error { return g.AwaitReady(t.Context()) })
+		await(t, func() error { return g.AwaitReady(t.Context()) })
 	}
 	began := time.Now()
 	f.Ask(t, 2, "kept", "60s")
@@ -288,7 +292,7 @@ func (f *Fleet) changeLeader(t *testing.T) {
 func (f *Fleet) awaitEvent(t *testing.T, name string) {
 	t.Helper()
 	for _, p := range []*Prometheus{f.Prometheus, f.Native} {
-		await(t, 20*time.Second, func() error {
+		await(t, func() error {
 			_, err := p.Value(t.Context(), panelOf(t, "event "+name).queries[0])
 			return err
 		})
@@ -385,7 +389,7 @@ func (f *Fleet) areNative(t *testing.T) {
 		expr string
 		some bool
 	}{{f.Prometheus, buckets, true}, {f.Prometheus, native, false}, {f.Native, buckets, false}, {f.Native, native, true}} {
-		await(t, 20*time.Second, func() error { // a busy machine misses some scrapes
+		await(t, func() error { // a busy machine misses some scrapes
 			v, err := c.of.Value(t.Context(), c.expr)
 			if err == nil && v > 0 != c.some {
 				err = fmt.Errorf("%s: %v series", c.expr, v)

@@ -72,7 +72,7 @@ func (p *Prometheus) URL() string { return "http://" + p.addr }
 func (p *Prometheus) Scrape(t *testing.T, gateways ...*cluster.Gateway) {
 	t.Helper()
 	p.setTargets(t, gateways)
-	await(t, time.Minute, func() error {
+	await(t, func() error {
 		for _, expr := range []string{"count(up)", "sum(up)"} {
 			v, err := p.Value(t.Context(), expr)
 			if err != nil {
@@ -111,10 +111,10 @@ func (p *Prometheus) write(t *testing.T, name, text string) (path string) {
 	return path
 }
 
-// await tries until it works.
-func await(t *testing.T, patience time.Duration, try func() error) {
+// await tries until it works, for up to a minute and a half.
+func await(t *testing.T, try func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	if err := cluster.Await(ctx, try); err != nil {
 		t.Fatal(err)
