@@ -26,13 +26,13 @@ func startUpstream(t *testing.T, cfg UpstreamConfig) (*Upstream, string) {
 // TestLoadClosedSystem: n clients that do not think keep n requests in flight;
 // they count what the upstream counts, and nobody waits for admission.
 func TestLoadClosedSystem(t *testing.T) {
-	u, url := startUpstream(t, UpstreamConfig{Hold: Distribution{Mean: 5 * time.Millisecond, SCV: 1}, K: 8, Seed: 1})
+	u, url := startUpstream(t, UpstreamConfig{Hold: Distribution{Mean: 20 * time.Millisecond, SCV: 1}, K: 8, Seed: 1})
 	var served Stats
 	progress := 0
 	res, err := Run(t.Context(), LoadConfig{
 		Targets:       []Target{{Name: "a", URL: url, Clients: 6}, {URL: url + "/x", Clients: 2}},
 		Warmup:        50 * time.Millisecond,
-		Duration:      400 * time.Millisecond,
+		Duration:      time.Second,
 		Opened:        u.Reset,
 		Closed:        func() { served = u.Stats() },
 		Progress:      func(Progress) { progress++ },
@@ -47,7 +47,8 @@ func TestLoadClosedSystem(t *testing.T) {
 	if got := res.Overall.Access.Count; got == 0 || res.Overall.Errors() != 0 {
 		t.Errorf("%d answers, failed %v", got, res.Overall.Failed)
 	}
-	if d := int64(res.Overall.Access.Count) - served.Served; d < -16 || d > 16 {
+	// A busy machine does some between the ends of their windows.
+	if d := int64(res.Overall.Access.Count) - served.Served; max(d, -d) > 16+served.Served/4 {
 		t.Errorf("clients count %d answers, the upstream %d", res.Overall.Access.Count, served.Served)
 	}
 	if a, all := res.Targets[0], res.Overall; a.Name != "a" || a.Access.Count+res.Targets[1].Access.Count != all.Access.Count {
@@ -56,7 +57,7 @@ func TestLoadClosedSystem(t *testing.T) {
 	if res.Targets[1].Name != url+"/x" {
 		t.Errorf("name %q", res.Targets[1].Name)
 	}
-	if res.Overall.Latency.Mean < 5*time.Millisecond || res.Overall.Access.Mean > res.Overall.Latency.Mean/2 {
+	if res.Overall.Latency.Mean < 10*time.Millisecond || res.Overall.Access.Mean > res.Overall.Latency.Mean/2 {
 		t.Errorf("latency %v, access %v: the hold is not subtracted", res.Overall.Latency.Mean, res.Overall.Access.Mean)
 	}
 	if progress == 0 {
@@ -94,7 +95,7 @@ func TestLoadErrors(t *testing.T) {
 	dead.Close()
 	res, err := Run(t.Context(), LoadConfig{
 		Targets:  []Target{{URL: s.URL, Clients: 2}, {URL: dead.URL, Clients: 1}},
-		Duration: 250 * time.Millisecond,
+		Duration: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,10 @@ func TestSlowClients(t *testing.T) {
 		rounds  = 3
 		sources = 10 // addresses that the slow ones share
 	)
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	t.Parallel()
 	slow := 1000
 	if soak() {
 		slow = 10_000

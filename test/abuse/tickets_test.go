@@ -18,16 +18,20 @@ import (
 // a slot with tickets: so many and no more, and each slot for no longer than a
 // request may have one.
 func TestAnonymousTickets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	t.Parallel()
 	const (
 		k       = 2
 		limit   = 20 // by default
-		holdMax = 3 * time.Second
+		holdMax = 2 * time.Second
 	)
 	u := &turnstile{hold: time.Millisecond}
 	_, _, url := cluster.NewJudge(t, u)
 	c := cluster.Start(t, cluster.Options{
 		Gateways: 1, K: 1, Upstream: url,
-		Pools: []cluster.Pool{{Name: "open", K: k, Upstream: url, Settings: "tickets: true, hold: {max: 3s, idle: 1s}"}},
+		Pools: []cluster.Pool{{Name: "open", K: k, Upstream: url, Settings: fmt.Sprintf("tickets: true, hold: {max: %v, idle: 1s}", holdMax)}},
 	})
 	g := c.Gateways[0]
 	hog := from(t, "127.0.2.1")

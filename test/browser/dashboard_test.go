@@ -136,11 +136,10 @@ func (d *dashboard) draw(t *testing.T, moment string) drawn {
 	return drawn{page, moment}
 }
 
-// drawUntil draws until a panel says what it has to. Where a machine stands for a while, a
-// gateway loses its lease, and the dashboard says so.
+// drawUntil draws until a panel says what it has to.
 func (d *dashboard) drawUntil(t *testing.T, moment, panel string, want ...string) drawn {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Second) {
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
 		now := d.draw(t, moment)
 		if len(now.lacks(panel, want)) == 0 {
 			return now

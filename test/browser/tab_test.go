@@ -111,7 +111,7 @@ func (b *tab) hear(event any) {
 // run does something in the page and returns what comes of it.
 func run[T any](b *tab, action chromedp.Action[T]) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
 	out, err := chromedp.Run(ctx, action)
 	if err != nil {
@@ -138,7 +138,7 @@ func eval[T any](b *tab, expression string) T {
 // page's policy forbids the browser's own way to wait.
 func (b *tab) await(what, expression string) {
 	b.t.Helper()
-	const patience = 15 * time.Second
+	const patience = time.Minute
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
 	begun := time.Now()

@@ -199,7 +199,7 @@ func TestBadPeers(t *testing.T) {
 		if strings.Contains(r.URL.Path, "smuggled") {
 			smuggled.Add(1)
 		}
-		hold(r, 5*time.Millisecond)
+		hold(r, 50*time.Millisecond)
 	}))
 	c := Start(t, Options{K: k, Upstream: url})
 	seed := [32]byte{1: byte(time.Now().UnixNano())}

@@ -35,7 +35,7 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // newClient returns what asks gateways for their state. Connections are not
 // kept: tests count goroutines.
 func newClient(dial dialFunc) *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
+	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 }
 
 // launch starts a gateway and waits until it listens.

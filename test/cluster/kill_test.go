@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 			t.Parallel()
 			// With 3, kgate's default; 1 s needs a machine that does nothing else.
 			r := killRun{k: 6, lease: Lease(map[int]time.Duration{3: 3 * time.Second, 5: time.Second}[size])}
-			judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) }))
+			judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 60*time.Millisecond) }))
 			r.judge = judge
 			r.c = Start(t, Options{Gateways: size, K: r.k, Upstream: url, Durable: true, Lease: r.lease})
 			judge.Keep()

@@ -51,11 +51,11 @@ func TestJoinUnderLoad(t *testing.T) {
 	const (
 		k      = 6
 		aim    = 50 * time.Millisecond
-		bound  = 200 * time.Millisecond
+		bound  = 300 * time.Millisecond
 		around = 2 * time.Second
 	)
 	var seen gaps
-	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 10*time.Millisecond) }))
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 50*time.Millisecond) }))
 	judge.Watch(seen.arrived)
 	c := Start(t, Options{K: k, Upstream: url})
 	stop := background(t, c, 60)
@@ -92,7 +92,7 @@ func TestJoinUnderLoad(t *testing.T) {
 func busyCluster(t *testing.T, k int, opt Options) (*Cluster, *demo.Upstream) {
 	t.Helper()
 	u, url := ServeUpstream(t, demo.UpstreamConfig{
-		Hold: demo.Distribution{Mean: 20 * time.Millisecond, SCV: 1}, Seed: 5, K: k, BodyBytes: 16 << 10, Chunks: 4,
+		Hold: demo.Distribution{Mean: 60 * time.Millisecond, SCV: 1}, Seed: 5, K: k, BodyBytes: 16 << 10, Chunks: 4,
 	})
 	opt.K, opt.Upstream = k, url
 	return Start(t, opt), u
@@ -221,7 +221,7 @@ func TestAllRestart(t *testing.T) {
 		t.Run(how.String(), func(t *testing.T) {
 			t.Parallel()
 			const k = 6
-			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 10 * time.Millisecond}, K: k})
+			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
 			c := Start(t, Options{K: k, Upstream: url, Durable: true})
 			stop := background(t, c, 30)
 			Span(t, time.Second)

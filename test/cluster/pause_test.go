@@ -46,7 +46,7 @@ func (r *pauseRun) start(t *testing.T) {
 		return j, "http://" + l.Addr().String()
 	}
 	var shortURL, longURL, patientURL string
-	r.short, shortURL = judge(r.fence.Around(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) })))
+	r.short, shortURL = judge(r.fence.Around(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 60*time.Millisecond) })))
 	r.long, longURL = judge(outlasts)
 	r.patiently, patientURL = judge(outlasts)
 	r.short.Keep()

@@ -58,18 +58,18 @@ func (a *arrivals) at(name string) http.Handler {
 	})
 }
 
-// TestReload has three gateways read changed files again while 500 requests wait
+// TestReload has three gateways read changed files again while 150 requests wait
 // at them and one is in flight: another upstream, other bounds on the line, more
 // routes, one of them to a new pool. All are answered, those of each gateway in the order in which they
 // came, and what comes afterwards meets what is new. A bad file changes nothing.
 func TestReload(t *testing.T) {
 	t.Parallel()
-	const waiters = 500
+	const waiters = 150
 	upstream := newArrivals()
 	_, _, before := NewJudge(t, upstream.at("old"))
 	_, _, after := NewJudge(t, upstream.at("new"))
 	c := Start(t, Options{K: 1, Upstream: before})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	r := &reloading{t: t, ctx: ctx, c: c, client: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(r.client.CloseIdleConnections)

@@ -20,7 +20,7 @@ func TestStalls(t *testing.T) {
 	}
 	t.Parallel()
 	const (
-		k, held = 6, 20 * time.Millisecond
+		k, held = 6, 60 * time.Millisecond
 		calm    = 3 * time.Second
 	)
 	lease := Lease(3 * time.Second)

@@ -32,7 +32,7 @@ func TestTCP(t *testing.T) {
 		_ = c.SetDeadline(time.Now().Add(lease * 9 / 10))
 		said := make([]byte, 4)
 		if _, err := io.ReadFull(c, said); err == nil {
-			time.Sleep(20 * time.Millisecond) // its work
+			time.Sleep(60 * time.Millisecond) // its work
 			_, _ = c.Write(said)
 		}
 	})

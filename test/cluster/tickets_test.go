@@ -274,7 +274,7 @@ func TestTicketThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	const k = 4
 	lease := Lease(time.Second)
-	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 60*time.Millisecond) }))
 	judge.Keep()
 	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease, Replicas: 1})
 	o := newOffice(t, c.Gateways)
@@ -396,7 +396,7 @@ func TestSlotsOutliveAll(t *testing.T) {
 	)
 	lease := Lease(time.Second)
 	ttl := max(2*lease, 4*time.Second) // all are back before
-	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 60*time.Millisecond) }))
 	judge.Keep()
 	c := Start(t, Options{K: k, Upstream: url, Durable: true, Lease: lease})
 	o := newOffice(t, c.Gateways)

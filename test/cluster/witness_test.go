@@ -23,7 +23,7 @@ func TestWitness(t *testing.T) {
 		k = 6
 	)
 	lease := Lease(time.Second)
-	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) }))
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 60*time.Millisecond) }))
 	c := Start(t, Options{Gateways: 3, Witness: true, K: k, Upstream: url, Durable: true, Lease: lease})
 	judge.Keep()
 	load := StartLoad(t, c.Gateways[:2], LoadOptions{Clients: 8})

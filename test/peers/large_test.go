@@ -33,7 +33,7 @@ func checkText(t *testing.T, res *http.Response, want string) {
 // testLarge sends a lot up and down at once, through one gateway, in every way;
 // the gateway's memory stays flat.
 func testLarge(t *testing.T, w *world) {
-	size := int64(256 << 20)
+	size := int64(128 << 20)
 	if os.Getenv("KGATE_SOAK") != "" {
 		size = 4 << 30
 	}

@@ -129,7 +129,7 @@ func (f *Fleet) alertsOfPools(t *testing.T) {
 	quick()
 	refused, quick = load(1, "/refusing/?hold=50ms"), load(1, "/bursty/?hold=300ms") // beside such holds the spread is small
 	// The one slot of bursty was in use for a while, which is all that a minute is here.
-	f.awaitQuiet(t, began, append(want, "KgateNoProgress/bursty", "KgateNoProgress/refusing")...)
+	f.awaitQuiet(t, began, append(want, "KgateNoProgress/bursty", "KgateNoProgress/refusing", "KgateUpstreamDown/away")...)
 	refused()
 	quick()
 	away()
