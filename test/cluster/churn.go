@@ -20,9 +20,9 @@ const SoakVariable = "KGATE_SOAK"
 // Soak tells whether the long runs are asked for.
 func Soak() bool { return os.Getenv(SoakVariable) != "" }
 
-// onlySoak skips the test unless the long runs are asked for, and says what has the claim
+// OnlySoak skips the test unless the long runs are asked for, and says what has the claim
 // otherwise.
-func onlySoak(tb testing.TB, elsewhere string) {
+func OnlySoak(tb testing.TB, elsewhere string) {
 	tb.Helper()
 	if !Soak() {
 		tb.Skip(elsewhere + "; " + SoakVariable + "=1 asks for this one")

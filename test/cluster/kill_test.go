@@ -188,7 +188,7 @@ func (r *killRun) check(t *testing.T) {
 // TestKillAtLightLoad kills gateways while k is never reached. Free tokens rest at the
 // others, too, so their requests do not wait for the end of its lease.
 func TestKillAtLightLoad(t *testing.T) {
-	onlySoak(t, "lab/cluster has the same in virtual time")
+	OnlySoak(t, "lab/cluster has the same in virtual time")
 	t.Parallel()
 	const holds = 100 * time.Millisecond
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, holds) }))

@@ -93,7 +93,7 @@ func (r lineRun) check(t *testing.T) {
 // the machine is nobody's unfairness (and under early binding, which has nothing
 // that evens queues out again, lasts until the line is empty).
 func TestOneLine(t *testing.T) {
-	onlySoak(t, "lab's TestLateIsFair has this in virtual time, TestEmbeddedNode one line with real gateways")
+	OnlySoak(t, "lab's TestLateIsFair has this in virtual time, TestEmbeddedNode one line with real gateways")
 	for _, tt := range []struct {
 		binding string
 		scv     float64

@@ -11,7 +11,7 @@ import (
 // TestSpread: after a burst at one gateway the free tokens are spread again, by one
 // epoch, and then each gateway can admit without a message.
 func TestSpread(t *testing.T) {
-	onlySoak(t, "internal/pool has the same in virtual time")
+	OnlySoak(t, "internal/pool has the same in virtual time")
 	t.Parallel()
 	_, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 50*time.Millisecond) }))
 	c := Start(t, Options{K: 16, Upstream: url})

@@ -45,9 +45,7 @@ func farewell(t *testing.T, name string) [][]byte {
 // gossip. Its requests outlast its lease, and the others believe that it has left; its
 // slots are given to nobody as long as it may use them.
 func TestForgedFarewell(t *testing.T) {
-	if !cluster.Soak() {
-		t.Skip("takes half a minute: set " + cluster.SoakVariable)
-	}
+	cluster.OnlySoak(t, "takes half a minute")
 	const lease = 7 * time.Second // requests of the long pool take three of them
 	w := newWorldIn(t, New(t, size), lease)
 	cluster.Span(t, 3*time.Second)

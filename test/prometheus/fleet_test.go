@@ -232,10 +232,13 @@ func (f *Fleet) alertsOfMajority(t *testing.T) {
 	defer signal(syscall.SIGCONT)
 	_, end := f.AskForTicket(t, first)
 	defer end()
-	want := []string{"KgateGatewayDown", "KgateLeaseLost", "KgateNoLease", "KgateQuorumAtRisk", "KgateReplicaBehind"}
+	want := []string{"KgateGatewayDown", "KgateLeaseLost", "KgateNoLease", "KgateQuorumAtRisk"}
+	if cluster.Soak() { // only until its lease is over: a busy Prometheus may not see it
+		want = append(want, "KgateReplicaBehind")
+	}
 	f.awaitFiring(t, f.Prometheus, began, want...)
 	signal(syscall.SIGCONT)
-	f.awaitQuiet(t, began, append(want, comeback...)...)
+	f.awaitQuiet(t, began, append(append(want, comeback...), "KgateReplicaBehind")...)
 }
 
 // alertsOfKill kills a gateway that has the only slot of a pool.

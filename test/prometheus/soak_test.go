@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -29,13 +28,6 @@ func asTheyAre(t *testing.T) (files []string) {
 	return files
 }
 
-func onlySoak(t *testing.T) {
-	t.Helper()
-	if os.Getenv(cluster.SoakVariable) == "" {
-		t.Skip("takes minutes; " + cluster.SoakVariable + "=1 asks for it")
-	}
-}
-
 // startLoad has 63, 18 and 9 clients ask at three gateways.
 func startLoad(t *testing.T, gateways []*cluster.Gateway) {
 	t.Helper()
@@ -48,7 +40,7 @@ func startLoad(t *testing.T, gateways []*cluster.Gateway) {
 // critical in that time, and neither Prometheus nor the status page shows a small spread,
 // not even when all who waited have timed out and a few others were admitted.
 func TestUpstreamStops(t *testing.T) {
-	onlySoak(t)
+	cluster.OnlySoak(t, "takes minutes")
 	t.Parallel()
 	const usual, stopped, settled = time.Minute, 90 * time.Second, 15 * time.Second
 	addr := cluster.ReservePort(t)
@@ -117,7 +109,7 @@ var slotsFor = flag.Duration("slots.for", 2*time.Minute, "how long TestSlotsInUs
 // Prometheus shows as slots in use is never above k, and on average within 2 % of what the
 // upstream has counted.
 func TestSlotsInUseAreExact(t *testing.T) {
-	onlySoak(t)
+	cluster.OnlySoak(t, "takes minutes")
 	t.Parallel()
 	const warm = 90 * time.Second // the rule looks a minute back
 	u, url := cluster.ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 200 * time.Millisecond, SCV: 1}, Seed: 6, K: k})
