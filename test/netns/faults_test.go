@@ -21,13 +21,14 @@ const (
 	wideK = 200
 	// window in which rates are measured.
 	window = time.Second
-	// healed is how long after the end of a fault at most all is as before.
-	healed = 3 * time.Second
 )
 
 // lease of gateways that faults may well cost it, or a busy machine: what serves later than
 // it should does.
 var lease = map[bool]time.Duration{false: 3 * time.Second, true: time.Second}[cluster.Soak()]
+
+// healed is how long after the end of a fault at most all is as before.
+var healed = 2*lease + time.Second
 
 // world is five gateways under load, in a network that can be cut. Beside the
 // pool whose rate is looked at there is one with requests that outlast a lease:
@@ -300,7 +301,7 @@ func (w *world) checkRefusal(t *testing.T, i int, answers []cluster.Answer, cut 
 // awaitWhole waits until every gateway serves and all slots are in use again.
 func (w *world) awaitWhole(t *testing.T, heal time.Time) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timing.Slack()*(healed+lease))
+	ctx, cancel := context.WithTimeout(t.Context(), timing.Slack()*(healed+time.Second))
 	defer cancel()
 	var whole time.Duration
 	err := cluster.Await(ctx, func() error {

@@ -47,7 +47,7 @@ func StartFleet(t *testing.T) *Fleet {
 			{Name: "bursty", K: 1, Upstream: site},
 			{Name: "away", K: 2, Upstream: f.away.URL(), Settings: "health: {interval: 500ms}"},
 			{Name: "checked", K: 2, Upstream: f.away.URL(), Settings: "health: {path: /?hold=0s, interval: 500ms}"},
-			{Name: "kept", K: 1, Upstream: site, Settings: "reclaim: hold, hold: {max: 6s}"},
+			{Name: "kept", K: 1, Upstream: site, Settings: "reclaim: hold, hold: {max: 15s}"},
 		},
 	})
 	f.began = time.Now()
