@@ -24,8 +24,7 @@ type Judge struct {
 	visits   map[*visit]struct{}
 	most     int
 	total    int
-	opened   func() // called at each request, under the lock
-	keeps    bool   // arrivals
+	keeps    bool // arrivals
 	arrivals []Arrival
 }
 
@@ -104,9 +103,6 @@ func (j *Judge) enter(v *visit) {
 	defer j.mu.Unlock()
 	j.total++
 	j.visits[v] = struct{}{}
-	if j.opened != nil {
-		j.opened()
-	}
 	if len(j.visits) > j.most || j.keeps {
 		j.forgetClosed()
 	}
@@ -204,11 +200,4 @@ func (j *Judge) AwaitInFlight(tb testing.TB, what string, since time.Time, n int
 	}
 	tb.Logf("%s: %v until %d were in flight, bound %v", what, took.Round(time.Millisecond), n, bound)
 	return took
-}
-
-// Watch has f called at each request that comes in. It must be quick.
-func (j *Judge) Watch(f func()) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.opened = f
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -13,34 +12,6 @@ import (
 	"github.com/kgate/kgate/internal/demo"
 	"github.com/kgate/kgate/internal/timing"
 )
-
-// gaps measures the time between requests that come to an upstream.
-type gaps struct {
-	mu      sync.Mutex
-	last    time.Time
-	longest time.Duration
-}
-
-func (g *gaps) arrived() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	if !g.last.IsZero() {
-		g.longest = max(g.longest, now.Sub(g.last))
-	}
-	g.last = now
-}
-
-// cut returns the longest gap so far, also one that has not ended, and begins
-// anew.
-func (g *gaps) cut() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	longest := max(g.longest, now.Sub(g.last))
-	g.longest, g.last = 0, now
-	return longest
-}
 
 // TestJoinUnderLoad has a fourth gateway join three that are busy.
 func TestJoinUnderLoad(t *testing.T) {
@@ -54,17 +25,15 @@ func TestJoinUnderLoad(t *testing.T) {
 		bound  = 300 * time.Millisecond
 		around = 2 * time.Second
 	)
-	var seen gaps
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 50*time.Millisecond) }))
-	judge.Watch(seen.arrived)
+	judge.Keep()
 	c := Start(t, Options{K: k, Upstream: url})
 	stop := background(t, c, 60)
 	Span(t, around)
-	seen.cut()
+	calm := time.Now()
 	Span(t, around)
-	before := seen.cut()
-
 	began := time.Now()
+	before := Gap(judge.Since(calm), calm, began)
 	g := c.Launch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -74,7 +43,7 @@ func TestJoinUnderLoad(t *testing.T) {
 	ready := time.Since(began)
 	freshAtRoot(t, c) // the newcomer's first request included
 	Span(t, around)
-	during := seen.cut()
+	during := Gap(judge.Since(began), began, time.Now())
 	load := stop()
 	if err := c.AwaitWhole(ctx); err != nil {
 		t.Error(err)

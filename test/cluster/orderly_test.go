@@ -16,8 +16,8 @@ func TestOrderlyRestartsAreNoTrouble(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 6
-	// These are the machine's: its disk, and that a gateway which has just started finds no other for a while.
-	slow := []string{"the disk of data_dir is slow", "not in a cluster yet"}
+	// These are the machine's: its disk, and that a gateway which has just started does not hear of the others for a while.
+	slow := []string{"the disk of data_dir is slow", "not in a cluster yet", "cannot reach peer"}
 	c, u := busyCluster(t, k, Options{Durable: true})
 	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 10})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
