@@ -84,6 +84,9 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	g.enter(slot)
 	g.watch(cancel)
 	g.Header().Add("Server-Timing", g.timing())
+	if g.snapshot.isDraining() {
+		g.Header().Set("Connection", "close")
+	}
 	g.rec.Aborted = true // unless it returns
 	r = r.WithContext(WithHeld(ctx, g.given))
 	RemoveKgate(r)

@@ -63,9 +63,9 @@ func (s *server) listenForOperators() error {
 	return nil
 }
 
-// inheritedPatience is how long the clients of a socket that was open before wait until the node
-// may admit requests.
-const inheritedPatience = 5 * time.Second
+// startPatience is how long clients wait, unaccepted, until the node may admit requests: one that
+// is started again is ready within a second as a rule.
+const startPatience = 5 * time.Second
 
 // serve runs a server on the open sockets of a name, and returns the address of the
 // first.
@@ -73,16 +73,12 @@ func (s *server) serve(name string, serve func(net.Listener) error) net.Addr {
 	listeners := s.sockets[name]
 	delete(s.sockets, name)
 	for _, l := range listeners {
-		activated, _ := l.(*inherited)
-		if name == "admin" {
-			activated = nil
-		}
-		if activated != nil {
+		if activated, is := l.(*inherited); is && name != "admin" {
 			s.activated = append(s.activated, activated)
 		}
 		s.wg.Go(func() {
-			if activated != nil {
-				ctx, cancel := context.WithTimeout(s.ctx, inheritedPatience)
+			if name != "admin" {
+				ctx, cancel := context.WithTimeout(s.ctx, startPatience)
 				_ = s.node.Ready(ctx) // if it cannot be, clients are to be told so
 				cancel()
 			}

@@ -121,7 +121,7 @@ func NewServer(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	base, cancel := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.ReadHeaderTimeout, cfg.Logger)}
+	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
 		Handler:           cfg.Handler,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
@@ -151,19 +151,21 @@ func NewServer(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// connState is net/http's ConnState.
+// connState is net/http's ConnState. For HTTP/1 a connection is active as soon as a whole header
+// has come; for HTTP/2 also, before it is idle for the first time, when only the preface has.
 func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	c := unwrap(conn)
-	if c == nil {
-		return
-	}
-	if state == http.StateIdle {
+	switch {
+	case c == nil || state == http.StateNew:
+	case state == http.StateIdle:
 		c.idled()
 		if f := c.http(); f.http1 {
 			f.head.Reset()
 		}
+		s.limiter.waits(&c.entry)
+	case state != http.StateActive || c.http().http1 || c.entry.kept.Load():
+		s.limiter.serves(&c.entry)
 	}
-	s.limiter.state(&c.entry, state)
 }
 
 // Serve accepts connections on l, HTTP/1.1 and HTTP/2 in the clear, until Shutdown
@@ -270,23 +272,17 @@ func (s *Server) acceptAll(ctx context.Context) {
 	}
 }
 
-// firstRequestTime is how long Shutdown waits for the first request of a client
-// that has been accepted. It is on its way as a rule.
-const firstRequestTime = time.Second
-
 // Shutdown stops accepting connections and waits until every request, upgraded
-// ones included, and every TCP connection has ended. A client that has been accepted is
-// answered if its request comes within a second. When ctx ends first, Shutdown aborts
-// the rest and returns ctx's error.
+// ones included, and every TCP connection has ended. Each connection that waits for a request has
+// a second for one more, its last: the handler has to say so in its answer, see [Conn.Ends]. When
+// ctx ends first, Shutdown aborts the rest and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.acceptAll(ctx)
 	err := s.stop()
-	s.http.SetKeepAlivesEnabled(false)
-	// From its Shutdown on, net/http drops the first request of a connection.
-	s.limiter.awaitFirstRequests(ctx, firstRequestTime)
-	ended := s.http.Shutdown(ctx)
+	s.limiter.windDown()
+	ended := s.limiter.awaitEnd(ctx)
 	if ended == nil {
-		ended = s.limiter.awaitEnd(ctx)
+		ended = s.http.Shutdown(ctx) // not before: from then on, net/http drops what comes
 	}
 	if err = errors.Join(err, ended); err != nil {
 		return errors.Join(err, s.Close())
