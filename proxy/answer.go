@@ -71,7 +71,7 @@ func (ex *exchange) decorate() {
 		// connection closed, and net/http does not say which it was.
 		h.Set("Connection", "close")
 	}
-	if ex.conn.Ends() || ex.snapshot.isDraining() {
+	if ex.conn.Ends() || ex.isDraining() {
 		// The next request goes to another gateway. In HTTP/2 net/http makes it a
 		// GOAWAY, which ends no request.
 		h.Set("Connection", "close")

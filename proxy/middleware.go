@@ -84,7 +84,7 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	g.enter(slot)
 	g.watch(cancel)
 	g.Header().Add("Server-Timing", g.timing())
-	if g.snapshot.isDraining() {
+	if g.isDraining() {
 		g.Header().Set("Connection", "close")
 	}
 	g.rec.Aborted = true // unless it returns

@@ -109,6 +109,3 @@ func (s *snapshot) newTCPRoute(t TCP) *tcpRoute {
 	}
 	return r
 }
-
-// isDraining reports whether the gateway is being taken out of service.
-func (s *snapshot) isDraining() bool { return s.cfg.Draining != nil && s.cfg.Draining() }

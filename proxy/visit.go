@@ -22,6 +22,9 @@ type visit struct {
 	prefer  int  // the preference "wait" that was honoured, -1 if none was
 }
 
+// isDraining reports whether the gateway is being taken out of service.
+func (v *visit) isDraining() bool { return v.snapshot.cfg.Draining != nil && v.snapshot.cfg.Draining() }
+
 // waited notes that the wait is over.
 func (v *visit) waited() { v.rec.Wait = time.Since(v.arrived) }
 

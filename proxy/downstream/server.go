@@ -93,10 +93,14 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// h2Window bounds what an HTTP/2 client may send of its bodies before they are read: of
-// one request, and over one connection. net/http's own bound is 1 MiB, which each
-// connection with a request in line could fill.
-const h2Window = 128 << 10
+// What an HTTP/2 client may send of its bodies before they are read: h2Window of each request. A
+// request that waits in line has its window full, so a connection has room for all of its
+// requests: else the rest could not send theirs. A smaller window would break clients that send
+// before they know it: until then it is 64 KiB (RFC 9113, section 6.9.2).
+const (
+	h2Window  = 64 << 10
+	h2Streams = 100 // at once; RFC 9113, section 6.5.2, recommends no fewer
+)
 
 // Server listens for clients, over HTTP and TCP. Unlike http.Server it also ends
 // upgraded connections. It is safe for concurrent use.
@@ -136,13 +140,12 @@ func NewServer(cfg Config) (*Server, error) {
 
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is for the handler to judge, too
 	}
-	// A request with a body waits in line with its window full.
 	// A write fails when the client takes no byte for as long as it may stall. The
 	// deadlines of requests cannot end that: see Conn.CloseBlocked.
-	// No frame may be announced that is larger than the window: net/http would take
-	// 1 MiB, and keep a buffer of that.
+	// net/http keeps a buffer for the largest frame that may be announced.
 	s.http.HTTP2 = &http.HTTP2Config{
-		MaxReceiveBufferPerConnection: h2Window, MaxReceiveBufferPerStream: h2Window, MaxReadFrameSize: h2Window / 2,
+		MaxConcurrentStreams: h2Streams, MaxReceiveBufferPerStream: h2Window, MaxReceiveBufferPerConnection: h2Streams * h2Window,
+		MaxReadFrameSize: h2Window / 4,
 		WriteByteTimeout: cfg.StallTimeout,
 	}
 	s.http.Protocols.SetHTTP1(true)

@@ -35,20 +35,21 @@ const (
 
 // call starts clients that send requests with do until stop. It reports whether the request
 // had been sent when it failed.
-func call(t *testing.T, do func(ctx context.Context) (status int, sent bool, err error)) *callers {
+func call(t *testing.T, do func(ctx context.Context) (res *http.Response, sent bool, err error)) *callers {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &callers{stop: cancel}
 	for range restartClients {
 		c.wg.Go(func() {
 			for ctx.Err() == nil {
-				status, sent, err := do(ctx)
+				res, sent, err := do(ctx)
 				switch {
 				case ctx.Err() != nil:
 					return
-				case err == nil && status == http.StatusOK:
+				case err == nil && res.StatusCode == http.StatusOK:
 					c.served.Add(1)
 				case err == nil:
 					c.refused.Add(1)
+					t.Logf("%s %s", res.Status, res.Header.Get("Kgate-Refusal"))
 				case sent:
 					c.lost.Add(1)
 					t.Logf("lost: %v", err)
@@ -83,7 +84,7 @@ func callHTTP1(t *testing.T, addr, path string) *callers {
 		}
 	})
 	request := "GET " + path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n"
-	return call(t, func(context.Context) (status int, sent bool, err error) {
+	return call(t, func(context.Context) (res *http.Response, sent bool, err error) {
 		mu.Lock()
 		var c *keptConn
 		if n := len(idle); n > 0 {
@@ -93,28 +94,28 @@ func callHTTP1(t *testing.T, addr, path string) *callers {
 		if c == nil {
 			conn, err := net.DialTimeout("tcp", addr, patience)
 			if err != nil {
-				return 0, false, err
+				return nil, false, err
 			}
 			c = &keptConn{conn, bufio.NewReader(conn)}
 		}
 		_ = c.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(c, request); err != nil {
-			return 0, true, errors.Join(err, c.Close())
+			return nil, true, errors.Join(err, c.Close())
 		}
-		res, err := http.ReadResponse(c.br, nil)
+		res, err = http.ReadResponse(c.br, nil)
 		if err == nil {
 			_, err = io.Copy(io.Discard, res.Body)
 		}
 		if err != nil {
-			return 0, true, errors.Join(err, c.Close())
+			return nil, true, errors.Join(err, c.Close())
 		}
 		if res.Close {
-			return res.StatusCode, true, c.Close()
+			return res, true, c.Close()
 		}
 		mu.Lock()
 		idle = append(idle, c)
 		mu.Unlock()
-		return res.StatusCode, true, nil
+		return res, true, nil
 	})
 }
 
@@ -131,20 +132,20 @@ func callHTTP2(t *testing.T, url string) *callers {
 			}
 		}
 	}
-	return call(t, func(ctx context.Context) (status int, sent bool, err error) {
+	return call(t, func(ctx context.Context) (res *http.Response, sent bool, err error) {
 		client := <-clients
 		defer func() { clients <- client }()
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody) // which Go sends once only
 		if err != nil {
-			return 0, false, err
+			return nil, false, err
 		}
-		res, err := client.Do(req)
+		res, err = client.Do(req)
 		if err != nil {
 			refused := new(net.OpError)
-			return 0, !errors.As(err, &refused) || refused.Op != "dial", err
+			return nil, !errors.As(err, &refused) || refused.Op != "dial", err
 		}
 		_, err = io.Copy(io.Discard, res.Body)
-		return res.StatusCode, true, errors.Join(err, res.Body.Close())
+		return res, true, errors.Join(err, res.Body.Close())
 	})
 }
 
