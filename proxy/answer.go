@@ -162,5 +162,8 @@ func (ex *exchange) refuse(r *http.Request, err error) {
 		ex.answerClientGone()
 		return
 	}
+	if ex.crowded && ex.http1 {
+		ex.Header().Set("Connection", "close") // one that is kept takes memory, too
+	}
 	ex.writeProblem(r, ex.refused(ex.Header(), err))
 }

@@ -100,6 +100,8 @@ func (g *guarded) admit(r *http.Request) (Slot, error) {
 		g.spans = &spans{ctx: r.Context(), server: trace.SpanFromContext(r.Context())}
 		g.rec.TraceID, g.rec.Sampled = sc.TraceID().String(), sc.IsSampled()
 	}
+	g.takeHead(r)
+	defer g.giveHead()
 	return g.visit.admit(r.Context(), g, r, g.pool)
 }
 

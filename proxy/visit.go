@@ -20,6 +20,8 @@ type visit struct {
 	arrived time.Time
 	entered bool // it was admitted
 	prefer  int  // the preference "wait" that was honoured, -1 if none was
+	crowded bool // there is no room for its head while it waits
+	head    int64
 }
 
 // isDraining reports whether the gateway is being taken out of service.

@@ -47,7 +47,7 @@ type Config struct {
 	// StallTimeout is how long a client of HTTP/2 may take no byte of what is written to
 	// it. For others the handler sees to it, see [Conn.StallTimeout]. Default: a minute.
 	StallTimeout time.Duration
-	// MaxHeaderBytes of a request, default 64 KiB.
+	// MaxHeaderBytes of a request, default 16 KiB.
 	MaxHeaderBytes int
 	// MaxConnections of clients at once, over all listeners. The next one waits
 	// until another ends. Default: 7/16 of the file descriptors that this
@@ -68,7 +68,7 @@ func (c Config) withDefaults() Config {
 	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 10*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 120*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, defaultStallTimeout)
-	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 64<<10)
+	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 16<<10)
 	c.MaxConnections = cmp.Or(c.MaxConnections, defaultMaxConnections())
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
