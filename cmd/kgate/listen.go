@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"slices"
 	"time"
 
@@ -57,9 +58,17 @@ func (s *server) listenForClients() error {
 
 // listenForOperators serves the admin API on its address.
 func (s *server) listenForOperators() error {
-	s.admin = admin.NewServer(s.node.Admin(), s.log)
-	s.undo = append(s.undo, s.admin.Close)
-	s.adminAddr = s.serve("admin", s.admin.Serve)
+	names := append([]string{s.cfg.Node.Name}, s.cfg.Listen.AdminNames...)
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	h := operators{Handler: admin.CheckHost(s.node.Admin(), names), guarded: !slices.ContainsFunc(s.sockets["admin"], isOpen)}
+	server, err := newOperators(h, 0, s.log)
+	if err != nil {
+		return err
+	}
+	s.undo = append(s.undo, server.Close)
+	s.adminAddr = s.serve("admin", server.Serve)
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -38,7 +37,6 @@ type server struct {
 	tracer      trace.TracerProvider // nil: no traces
 	keys        peerKeys             // the node
 	clients     *downstream.Server
-	admin       *http.Server
 
 	upstreams    upstreamTrust             // in use by the node
 	certificates *downstream.Certificates  // of listen.https; nil: none

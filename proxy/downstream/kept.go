@@ -69,6 +69,9 @@ func (s *socket) Read(p []byte) (int, error) {
 
 // readHTTP reads for net/http, from r, whose frames f knows. It is for one goroutine at a time.
 func (c *Conn) readHTTP(r io.Reader, f *frameTimer, p []byte) (int, error) {
+	if f.over {
+		return 0, os.ErrDeadlineExceeded
+	}
 	if n := copy(p, f.injected); n > 0 {
 		f.injected = f.injected[n:]
 		return n, nil
@@ -111,7 +114,8 @@ func (c *Conn) leaveUnlessHeard(r io.Reader, f *frameTimer, p []byte) (int, erro
 		c.listener.limiter.stays(&c.entry)
 		return 0, nil
 	case fresh && !f.between():
-		return 0, os.ErrDeadlineExceeded // as if the time for its header were over
+		f.over = true // net/http, which looks for HTTP/2 first, may read again
+		return 0, os.ErrDeadlineExceeded
 	case f.incomplete():
 		c.listener.limiter.begins(&c.entry)
 		return 0, nil

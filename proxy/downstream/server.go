@@ -56,6 +56,11 @@ type Config struct {
 	// ProxyProtocol are the peers whose connections must begin with a PROXY
 	// header, version 1 or 2. Those of others must not.
 	ProxyProtocol []netip.Prefix
+	// WriteTimeout bounds an answer, from its request on, unless the handler sets another
+	// deadline; 0: none.
+	WriteTimeout time.Duration
+	// OnlyHTTP1: HTTP/2 is not spoken.
+	OnlyHTTP1 bool
 	// TLS of the listeners that ServeTLS is given.
 	TLS *tls.Config
 	// Logger; nil discards. What net/http logs has level Debug: nearly all of it is about
@@ -69,7 +74,7 @@ func (c Config) withDefaults() Config {
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 120*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, defaultStallTimeout)
 	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 16<<10)
-	c.MaxConnections = cmp.Or(c.MaxConnections, defaultMaxConnections())
+	c.MaxConnections = cmp.Or(c.MaxConnections, ShareOfFiles(7))
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -81,7 +86,7 @@ func (c Config) Validate() error {
 	if c.Handler == nil {
 		bad("no handler")
 	}
-	if c.ReadHeaderTimeout < 0 || c.IdleTimeout < 0 || c.StallTimeout < 0 {
+	if c.ReadHeaderTimeout < 0 || c.IdleTimeout < 0 || c.StallTimeout < 0 || c.WriteTimeout < 0 {
 		bad("negative timeout")
 	}
 	if c.MaxHeaderBytes < 0 {
@@ -130,6 +135,7 @@ func NewServer(cfg Config) (*Server, error) {
 		Handler:           cfg.Handler,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
 		ReadTimeout:       cfg.ReadHeaderTimeout + LingerTimeout, // for requests that net/http answers itself: a handler lifts it
+		WriteTimeout:      cfg.WriteTimeout,
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    cfg.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // see Config.Logger
@@ -149,8 +155,8 @@ func NewServer(cfg Config) (*Server, error) {
 		WriteByteTimeout: cfg.StallTimeout,
 	}
 	s.http.Protocols.SetHTTP1(true)
-	s.http.Protocols.SetHTTP2(true)
-	s.http.Protocols.SetUnencryptedHTTP2(true)
+	s.http.Protocols.SetHTTP2(!cfg.OnlyHTTP1)
+	s.http.Protocols.SetUnencryptedHTTP2(!cfg.OnlyHTTP1)
 	return s, nil
 }
 
