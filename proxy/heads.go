@@ -1,6 +1,9 @@
 package proxy
 
-import "net/http"
+import (
+	"math"
+	"net/http"
+)
 
 // maxHeads bounds what the heads of all requests that wait may take. What clients have sent does
 // not: over HTTP/2, a byte can refer to a field of kilobytes, and each request has its own copy.
@@ -14,17 +17,17 @@ const maxHeads = 32 << 20
 //go:noinline
 func (v *visit) takeHead(r *http.Request) {
 	v.head = headSize(r)
-	v.crowded = v.snapshot.heads.Add(v.head) > maxHeads
+	v.crowded = v.snapshot.heads.Add(int64(v.head)) > maxHeads
 }
 
 // giveHead ends what takeHead began. It may be called again.
 func (v *visit) giveHead() {
-	v.snapshot.heads.Add(-v.head)
+	v.snapshot.heads.Add(-int64(v.head))
 	v.head = 0
 }
 
 // headSize returns what the head of a request takes in memory, about.
-func headSize(r *http.Request) int64 {
+func headSize(r *http.Request) int32 {
 	const each = 100 // of a field, beside its bytes: entries of a map and a slice
 	n := len(r.RequestURI) + len(r.Host)
 	for name, values := range r.Header {
@@ -33,5 +36,5 @@ func headSize(r *http.Request) int64 {
 			n += each + len(v)
 		}
 	}
-	return int64(n)
+	return int32(min(n, math.MaxInt32))
 }

@@ -18,10 +18,10 @@ type visit struct {
 	failure  error                 // why the upstream gave no answer
 
 	arrived time.Time
-	entered bool // it was admitted
-	prefer  int  // the preference "wait" that was honoured, -1 if none was
-	crowded bool // there is no room for its head while it waits
-	head    int64
+	entered bool  // it was admitted
+	crowded bool  // there is no room for its head while it waits
+	head    int32 // bytes that are counted while it waits
+	prefer  int   // the preference "wait" that was honoured, -1 if none was
 }
 
 // isDraining reports whether the gateway is being taken out of service.
