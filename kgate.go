@@ -177,6 +177,12 @@ func (n *Node) Err() error {
 	return n.err
 }
 
+// BeginDrain is for before the Shutdown of a server whose clients keep their connections. Waiting
+// requests are refused with ErrDraining, and so is a new one for which no slot is free here at
+// once; with Config.ServeWaiting both are served. Answers of [Node.Handler] and
+// [Node.Middleware] end their connections. Call Shutdown afterwards.
+func (n *Node) BeginDrain() { n.node.BeginDrain() }
+
 // Drain takes the node out of service. New and waiting requests are refused with
 // ErrDraining; with Config.ServeWaiting those that wait are served. It returns when no slot is in
 // use here, or with ctx's error. The node stays in the cluster.

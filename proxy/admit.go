@@ -110,7 +110,22 @@ func (v *visit) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 // the way from net/http's to the wait are small: a stack that has grown is kept as long as
 // the client waits (TestWaiterMemory).
 func (v *visit) acquire(ctx context.Context, r *http.Request, pool *Pool, limit time.Duration) (Slot, error) {
+	if v.crowded {
+		return v.acquireAtOnce(ctx, r, pool)
+	}
 	return v.snapshot.cfg.Admitter.Acquire(ctx, v.httpRequest(r, pool, limit))
+}
+
+// acquireAtOnce is acquire for a request that is crowded. Its head would be kept during a wait,
+// however short.
+func (v *visit) acquireAtOnce(ctx context.Context, r *http.Request, pool *Pool) (Slot, error) {
+	slot, err := v.snapshot.cfg.Admitter.Acquire(ctx, v.httpRequest(r, pool, 0))
+	if refusal := new(admission.Refusal); errors.As(err, &refusal) && refusal.Reason == admission.Timeout {
+		full := *refusal
+		full.Reason = admission.QueueFull
+		err = &full
+	}
+	return slot, err
 }
 
 // httpRequest returns what an HTTP request asks the pool's line for.

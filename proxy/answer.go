@@ -71,7 +71,7 @@ func (ex *exchange) decorate() {
 		// connection closed, and net/http does not say which it was.
 		h.Set("Connection", "close")
 	}
-	if draining := ex.snapshot.cfg.Draining; draining != nil && draining() {
+	if ex.conn.Ends() || ex.isDraining() {
 		// The next request goes to another gateway. In HTTP/2 net/http makes it a
 		// GOAWAY, which ends no request.
 		h.Set("Connection", "close")
@@ -161,6 +161,9 @@ func (ex *exchange) refuse(r *http.Request, err error) {
 		ex.rec.Outcome = admission.OutcomeClientGone
 		ex.answerClientGone()
 		return
+	}
+	if ex.crowded && ex.http1 {
+		ex.Header().Set("Connection", "close") // one that is kept takes memory, too
 	}
 	ex.writeProblem(r, ex.refused(ex.Header(), err))
 }

@@ -136,7 +136,11 @@ func (b *browser) admit(ctx context.Context, acquire func(limit time.Duration) (
 // for which isGone holds says that there is no such ticket to follow any more.
 func (b *browser) follow(ctx context.Context, id string) (Slot, error) {
 	tickets := b.snapshot.cfg.Tickets
-	ticket, err := tickets.TestTicket(ctx, id, false, pageHold)
+	hold := pageHold
+	if b.crowded {
+		hold = 0
+	}
+	ticket, err := tickets.TestTicket(ctx, id, false, hold)
 	if err == nil && ticket.Granted {
 		var slot Slot
 		if slot, err = tickets.RedeemTicket(ctx, b.pool.Name, id); err == nil {
@@ -170,7 +174,7 @@ func (b *browser) tellPlace(ctx context.Context) error {
 	seconds, _ := preferredWait(b.r.Header)
 	b.w.Header().Set(placeHeader, "1")
 	wait := min(time.Duration(seconds)*time.Second, maxPlaceWait)
-	if b.snapshot.places.Add(1) > maxPlaceWaits {
+	if b.snapshot.places.Add(1) > maxPlaceWaits || b.crowded {
 		wait = 0
 	}
 	defer b.snapshot.places.Add(-1)

@@ -14,6 +14,7 @@ type Handler struct {
 	current atomic.Pointer[snapshot]
 	once    oncelog.Limit // of log lines
 	places  atomic.Int64  // scripts of pages that wait
+	heads   atomic.Int64  // bytes of requests that wait
 	mu      sync.Mutex    // held while current is replaced
 }
 
@@ -25,7 +26,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := new(Handler)
-	h.current.Store(newSnapshot(cfg, &snapshot{once: &h.once, places: &h.places, pseudonym: newPseudonym()}))
+	h.current.Store(newSnapshot(cfg, &snapshot{once: &h.once, places: &h.places, heads: &h.heads, pseudonym: newPseudonym()}))
 	return h, nil
 }
 

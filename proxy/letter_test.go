@@ -158,7 +158,7 @@ func TestHeaderMemory(t *testing.T) {
 		t.Skip("opens hundreds of connections")
 	}
 	const waiters = 200
-	const size = 57 << 10
+	const size = 14 << 10
 	up := newGate()
 	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
 	c := g.dial()
@@ -186,7 +186,7 @@ func TestHeaderMemory(t *testing.T) {
 		each := (with - before) / waiters
 		t.Logf("%d header fields, %d bytes: %d of %d refused, %d KiB for each, the clients' connections included",
 			fields, header.Len(), refused, waiters, each>>10)
-		if each > 3*size {
+		if each > 30<<10+2*size {
 			t.Errorf("%d KiB for each", each>>10)
 		}
 		for _, c := range conns {

@@ -84,6 +84,9 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	g.enter(slot)
 	g.watch(cancel)
 	g.Header().Add("Server-Timing", g.timing())
+	if g.isDraining() {
+		g.Header().Set("Connection", "close")
+	}
 	g.rec.Aborted = true // unless it returns
 	r = r.WithContext(WithHeld(ctx, g.given))
 	RemoveKgate(r)
@@ -97,6 +100,8 @@ func (g *guarded) admit(r *http.Request) (Slot, error) {
 		g.spans = &spans{ctx: r.Context(), server: trace.SpanFromContext(r.Context())}
 		g.rec.TraceID, g.rec.Sampled = sc.TraceID().String(), sc.IsSampled()
 	}
+	g.takeHead(r)
+	defer g.giveHead()
 	return g.visit.admit(r.Context(), g, r, g.pool)
 }
 

@@ -56,7 +56,9 @@ func (ex *exchange) dispatch(r *http.Request) {
 		ex.refuse(r, b.downRefusal())
 		return
 	}
+	ex.takeHead(r)
 	slot, err := ex.admit(r, pool)
+	ex.giveHead()
 	ex.waited()
 	switch {
 	case errors.Is(err, errAnswered):
@@ -85,6 +87,7 @@ func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 // finish ends every request, also one that panics.
 func (ex *exchange) finish(r *http.Request) {
 	v := recover()
+	ex.giveHead()
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
 		ex.snapshot.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
 			ex.traceAttr(), slog.String("stack", string(debug.Stack())))

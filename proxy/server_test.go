@@ -410,6 +410,38 @@ func TestHalfARecordIsARequest(t *testing.T) {
 	}
 }
 
+// TestNewcomersStarveNobody: connections that bring no whole request, and there are more of them
+// than are allowed, do not keep a client of another address out.
+func TestNewcomersStarveNobody(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs several addresses")
+	}
+	const most, flood = 10, 35
+	request := "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+	for name, says := range map[string]string{
+		"nothing": "", "half a head": request[:20], "half a head after a request": request + request[:20],
+		"the preface of HTTP/2": http2.ClientPreface,
+		"half a frame":          http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x05\x01\x04\x00\x00\x00\x01",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, 10, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			g.listen(downstream.Config{MaxConnections: most, ReadHeaderTimeout: time.Hour})
+			from := func(addr string) *rawConn {
+				return g.dialBy(&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}})
+			}
+			for range flood {
+				from("127.0.0.2").send(says)
+			}
+			honest := from("127.0.0.3")
+			honest.send(request)
+			if res := honest.response(); res.StatusCode != http.StatusOK {
+				t.Error(res.Status)
+			}
+		})
+	}
+}
+
 // TestMaxConnectionsClose: a server that is full can be closed.
 func TestMaxConnectionsClose(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))

@@ -23,6 +23,7 @@ type snapshot struct {
 	requestID string         // the canonical name of the header; empty: requests have no id
 	once      *oncelog.Limit // of log lines; the Handler's
 	places    *atomic.Int64  // scripts of pages that wait; the Handler's
+	heads     *atomic.Int64  // bytes of requests that wait; the Handler's
 	// ticketCORS is the ticket API's.
 	ticketCORS CORS
 }
@@ -33,7 +34,7 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 	s := &snapshot{
 		cfg: cfg.withDefaults(), balancers: make(map[string]*balancer, len(cfg.Pools)),
 		tcp: make(map[string]*tcpRoute, len(cfg.TCP)), tcpPools: make(map[string]*balancer),
-		once: before.once, places: before.places, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
+		once: before.once, places: before.places, heads: before.heads, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
 		requestID: http.CanonicalHeaderKey(cfg.Edge.RequestIDHeader),
 	}
 	for _, p := range s.cfg.Pools {

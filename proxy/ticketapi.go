@@ -22,6 +22,11 @@ func (ex *exchange) serveTickets(r *http.Request) {
 		ex.answerPreflight(r, cors)
 		return
 	}
+	ex.takeHead(r)
+	if ex.crowded && r.Method == http.MethodGet { // which may wait
+		ex.refuse(r, admission.QueueFull)
+		return
+	}
 	r = r.WithContext(&ex.ctx)
 	r.Body = ex.readOwnBody(r)
 	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, r)
@@ -36,7 +41,7 @@ func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted {
+	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted && !ex.crowded {
 		var wait time.Duration
 		wait, ex.prefer = time.Duration(seconds)*time.Second, seconds
 		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {

@@ -18,9 +18,14 @@ type visit struct {
 	failure  error                 // why the upstream gave no answer
 
 	arrived time.Time
-	entered bool // it was admitted
-	prefer  int  // the preference "wait" that was honoured, -1 if none was
+	entered bool  // it was admitted
+	crowded bool  // there is no room for its head while it waits
+	head    int32 // bytes that are counted while it waits
+	prefer  int   // the preference "wait" that was honoured, -1 if none was
 }
+
+// isDraining reports whether the gateway is being taken out of service.
+func (v *visit) isDraining() bool { return v.snapshot.cfg.Draining != nil && v.snapshot.cfg.Draining() }
 
 // waited notes that the wait is over.
 func (v *visit) waited() { v.rec.Wait = time.Since(v.arrived) }

@@ -2,16 +2,19 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/downstream"
 )
 
@@ -74,7 +77,7 @@ func sendBody(t *testing.T, conn net.Conn) (sent int) {
 // TestWaitingUploads: a request that waits in line has taken no more of its body than
 // its window, and costs not much more than that.
 func TestWaitingUploads(t *testing.T) {
-	const window = 128 << 10
+	const window = 64 << 10
 	const clients = 64
 	up := newGate()
 	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
@@ -105,6 +108,74 @@ func TestWaitingUploads(t *testing.T) {
 		t.Errorf("an upload in line costs %d KiB", each>>10)
 	}
 	close(up.proceed)
+}
+
+// byPool has a semaphore for each pool.
+type byPool map[string]*semaphore
+
+func (p byPool) Acquire(ctx context.Context, req admission.Request) (Slot, error) {
+	return p[req.Pool].Acquire(ctx, req)
+}
+
+// TestUploadsShareAConnection: uploads that wait in line do not keep others of their HTTP/2
+// connection from their bodies, neither the one that has the slot nor those to another pool.
+func TestUploadsShareAConnection(t *testing.T) {
+	const uploads, size = 16, 1 << 20
+	up := newGate()
+	var seen atomic.Int64
+	g := newGateway(t, 0, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/full" {
+			up.pass(r)
+		}
+		n, _ := io.Copy(io.Discard, r.Body)
+		seen.Add(n)
+	}), func(c *Config) {
+		c.Pools = append(c.Pools, Pool{Name: "q", Upstreams: c.Pools[0].Upstreams})
+		c.Routes = []Route{{Pool: "q", Match: Match{PathPrefix: "/other"}}, {Pool: "p"}}
+		c.Admitter = byPool{"p": newSemaphore(t, 1), "q": newSemaphore(t, 1)}
+	})
+	line := g.handler.current.Load().cfg.Admitter.(byPool)["p"]
+	var conns atomic.Int64
+	tr := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conns.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	defer tr.CloseIdleConnections()
+	client := &http.Client{Transport: tr, Timeout: patience}
+	post := func(path string) error {
+		res, err := client.Post(g.url+path, "", bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			return err
+		}
+		if _ = res.Body.Close(); res.StatusCode != http.StatusOK {
+			return errors.New(res.Status)
+		}
+		return nil
+	}
+	answers := make(chan error, uploads)
+	for i := range uploads {
+		go func() { answers <- post("/full") }()
+		if i == 0 {
+			up.awaitEntered(t)
+		}
+		line.await(1, i)
+	}
+	if err := post("/other"); err != nil || seen.Load() != size {
+		t.Errorf("beside %d uploads that wait, one to another pool: %v; the upstream has %d bytes", uploads-1, err, seen.Load())
+	}
+	close(up.proceed)
+	for range uploads {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := seen.Load(); n != (uploads+1)*size {
+		t.Errorf("the upstream has %d bytes of %d", n, (uploads+1)*size)
+	}
+	if n := conns.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
 }
 
 // memoryInUse returns the memory of heap and stacks.

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/pem"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/socket"
 	"github.com/kgate/kgate/telemetry"
 )
 
@@ -50,6 +53,102 @@ func TestAdminSocket(t *testing.T) {
 		if code := run(c.args, streams{&out, &errs}); code != c.code || !strings.Contains(out.String()+errs.String(), c.says) {
 			t.Errorf("%q: exit code %d, %s%s", c.args, code, out.String(), errs.String())
 		}
+	}
+}
+
+// TestAdminSocketBehindProxy: a proxy that says for whom it asks needs the token over the socket,
+// too, and so does everybody over a socket that all may open.
+func TestAdminSocketBehindProxy(t *testing.T) {
+	const secret = "s3cret-s3cret-s3cret"
+	upstream, _, leave := stubborn(t)
+	close(leave)
+	dir := t.TempDir()
+	token, path := filepath.Join(dir, "token"), filepath.Join(dir, "admin.sock")
+	if err := os.WriteFile(token, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startSingle(t, upstream.URL, func(c *config.Config) {
+		c.Listen.Admin, c.Node.AdminTokenFile = "unix:"+path, token
+	})
+	to, err := socket.ParseURL("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := socket.Transport()
+	defer tr.CloseIdleConnections()
+	for _, c := range []struct {
+		header, value, token string
+		want                 int
+	}{
+		{"", "", "", http.StatusOK},
+		{"Via", "1.1 caddy", "", http.StatusUnauthorized},
+		{"X-Forwarded-For", "192.0.2.1", "", http.StatusUnauthorized},
+		{"X-Forwarded-For", "192.0.2.1", secret, http.StatusOK},
+	} {
+		r, err := http.NewRequest(http.MethodPost, to.String()+"/api/v1/pools/default", strings.NewReader(`{"k":3}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if c.header != "" {
+			r.Header.Set(c.header, c.value)
+		}
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		res, err := (&http.Client{Transport: tr}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = res.Body.Close(); res.StatusCode != c.want {
+			t.Errorf("%s: %s, token %q: %s, want %d", c.header, c.value, c.token, res.Status, c.want)
+		}
+	}
+	l, err := socket.Listen(filepath.Join(dir, "open.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for mode, want := range map[os.FileMode]bool{0o660: false, 0o666: true} {
+		if err := os.Chmod(filepath.Join(dir, "open.sock"), mode); err != nil || isOpen(l) != want {
+			t.Errorf("%o: %v, %v", mode, isOpen(l), err)
+		}
+	}
+}
+
+// TestOperatorsAreBounded: idle connections to the admin address keep nobody out, and there are
+// no more of them than are allowed.
+func TestOperatorsAreBounded(t *testing.T) {
+	const most = 8
+	server, err := newOperators(operators{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}, most, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	for range 5 * most {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+	res, err := client.Get("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if n := server.Connections(); n > most || res.StatusCode != http.StatusOK {
+		t.Errorf("%d connections, %s", n, res.Status)
+	}
+	client.CloseIdleConnections()
+	if err := errors.Join(server.Close(), <-served); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"slices"
 	"time"
 
@@ -57,15 +58,23 @@ func (s *server) listenForClients() error {
 
 // listenForOperators serves the admin API on its address.
 func (s *server) listenForOperators() error {
-	s.admin = admin.NewServer(s.node.Admin(), s.log)
-	s.undo = append(s.undo, s.admin.Close)
-	s.adminAddr = s.serve("admin", s.admin.Serve)
+	names := append([]string{s.cfg.Node.Name}, s.cfg.Listen.AdminNames...)
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	h := operators{Handler: admin.CheckHost(s.node.Admin(), names), guarded: !slices.ContainsFunc(s.sockets["admin"], isOpen)}
+	server, err := newOperators(h, 0, s.log)
+	if err != nil {
+		return err
+	}
+	s.undo = append(s.undo, server.Close)
+	s.adminAddr = s.serve("admin", server.Serve)
 	return nil
 }
 
-// inheritedPatience is how long the clients of a socket that was open before wait until the node
-// may admit requests.
-const inheritedPatience = 5 * time.Second
+// startPatience is how long clients wait, unaccepted, until the node may admit requests: one that
+// is started again is ready within a second as a rule.
+const startPatience = 5 * time.Second
 
 // serve runs a server on the open sockets of a name, and returns the address of the
 // first.
@@ -73,16 +82,12 @@ func (s *server) serve(name string, serve func(net.Listener) error) net.Addr {
 	listeners := s.sockets[name]
 	delete(s.sockets, name)
 	for _, l := range listeners {
-		activated, _ := l.(*inherited)
-		if name == "admin" {
-			activated = nil
-		}
-		if activated != nil {
+		if activated, is := l.(*inherited); is && name != "admin" {
 			s.activated = append(s.activated, activated)
 		}
 		s.wg.Go(func() {
-			if activated != nil {
-				ctx, cancel := context.WithTimeout(s.ctx, inheritedPatience)
+			if name != "admin" {
+				ctx, cancel := context.WithTimeout(s.ctx, startPatience)
 				_ = s.node.Ready(ctx) // if it cannot be, clients are to be told so
 				cancel()
 			}

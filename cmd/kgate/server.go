@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -38,7 +37,6 @@ type server struct {
 	tracer      trace.TracerProvider // nil: no traces
 	keys        peerKeys             // the node
 	clients     *downstream.Server
-	admin       *http.Server
 
 	upstreams    upstreamTrust             // in use by the node
 	certificates *downstream.Certificates  // of listen.https; nil: none
@@ -185,13 +183,15 @@ func (s *server) state(out *telemetry.State) {
 	}
 }
 
-// shutdown leaves the cluster in order: waiting requests are refused, those in flight may
-// finish until ctx ends, and then the others go on without this gateway.
+// shutdown leaves the cluster in order: waiting requests are refused, those in flight, and those
+// that come over kept connections and need not wait, may finish until ctx ends, and then the
+// others go on without this gateway.
 func (s *server) shutdown(ctx context.Context) error {
 	for _, l := range s.activated {
 		l.leave()
 	}
-	err := errors.Join(s.node.Drain(ctx), s.clients.Shutdown(ctx))
+	s.node.BeginDrain()
+	err := errors.Join(s.clients.Shutdown(ctx), s.node.Drain(ctx))
 	if err != nil {
 		s.log.Warn("requests were aborted", slog.Any("error", err))
 		err = s.clients.Close()

@@ -176,7 +176,7 @@ func (a *App) Start() error {
 func (a *App) Handle(context.Context, caddy.Event) error {
 	if m := a.member.Load(); m != nil {
 		if users, _ := members.References(a.key); users == 1 {
-			m.drain()
+			m.node.BeginDrain()
 		}
 	}
 	return nil

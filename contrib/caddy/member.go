@@ -29,8 +29,6 @@ type member struct {
 	key      []byte // Peers.Key in use
 	patience time.Duration
 	started  *App // with which the node was started
-	draining context.CancelFunc
-	drained  sync.WaitGroup
 }
 
 // newMember starts the node of a configuration.
@@ -118,26 +116,8 @@ func (m *member) tokens() (all []string) {
 	return all
 }
 
-// drain refuses waiting and new requests.
-func (m *member) drain() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.draining != nil {
-		return
-	}
-	var ctx context.Context
-	ctx, m.draining = context.WithCancel(context.Background())
-	m.drained.Go(func() { _ = m.node.Drain(ctx) })
-}
-
 // Destruct implements caddy.Destructor.
 func (m *member) Destruct() error {
-	m.mu.Lock()
-	if m.draining != nil {
-		m.draining()
-	}
-	m.mu.Unlock()
-	m.drained.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
 	return m.node.Shutdown(ctx)

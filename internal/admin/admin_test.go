@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"io"
-	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -139,6 +137,10 @@ func TestAnswers(t *testing.T) {
 		{"a profile from elsewhere", ready, request{path: "/debug/pprof/heap", remote: "10.0.0.9:1"}, 403, "text/plain", "own machine"},
 		{"command line from elsewhere", ready, request{path: "/debug/pprof/cmdline", remote: "[fe80::1%eth0]:1"}, 403, "text/plain", "own machine"},
 		{"profiles through a proxy", ready, request{path: "/debug/pprof/", header: [2]string{"X-Forwarded-For", "10.0.0.9"}}, 403, "text/plain", "own machine"},
+		{"profiles for a page elsewhere", ready, request{path: "/debug/pprof/", header: [2]string{"Sec-Fetch-Site", "cross-site"}}, 403, "text/plain", "another origin"},
+		{"profiles for a page next to it", ready, request{path: "/debug/pprof/", header: [2]string{"Sec-Fetch-Site", "same-site"}}, 403, "text/plain", "another origin"},
+		{"profiles for an old browser's page", ready, request{path: "/debug/pprof/", header: [2]string{"Origin", "http://evil.example"}}, 403, "text/plain", "another origin"},
+		{"profiles in the address bar", ready, request{path: "/debug/pprof/", header: [2]string{"Sec-Fetch-Site", "none"}}, 200, "text/html", "goroutine"},
 		{"profiles from nowhere", ready, request{path: "/debug/pprof/", remote: "@"}, 403, "text/plain", "own machine"},
 		{"profiles over IPv6", ready, request{path: "/debug/pprof/", remote: "[::1]:1"}, 200, "text/html", "goroutine"},
 		{"rebound name", ready, request{path: "/", host: "evil.example.com:9080"}, 421, "text/plain", "localhost"},
@@ -231,66 +233,5 @@ func TestConfig(t *testing.T) {
 	_, err := NewHandler(Config{})
 	if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "Source") || !strings.Contains(err.Error(), "Metrics") {
 		t.Errorf("%v", err)
-	}
-}
-
-// TestServer serves over a real connection: HEAD without a body, a header of
-// unbounded size refused, Shutdown in order.
-func TestServer(t *testing.T) {
-	h, err := NewHandler(Config{
-		Source: &fixedSource{status: example(), ready: true}, Lines: &someLines{}, Peers: examplePeers{}, Metrics: prometheus.NewRegistry(), Profiles: http.DefaultServeMux,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := NewServer(h, slog.New(slog.DiscardHandler))
-	for name, d := range map[string]int64{
-		"ReadHeaderTimeout": int64(srv.ReadHeaderTimeout), "ReadTimeout": int64(srv.ReadTimeout),
-		"WriteTimeout": int64(srv.WriteTimeout), "IdleTimeout": int64(srv.IdleTimeout),
-	} {
-		if d <= 0 {
-			t.Errorf("no %s", name)
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	client := &http.Client{Transport: &http.Transport{}}
-	do := func(method, path, header string) answer {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.Addr().String()+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("X-Filler", header)
-		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer{status: resp.StatusCode, header: resp.Header, text: string(text)}
-	}
-	if r := do(http.MethodHead, "/api/v1/status", ""); r.status != 200 || r.text != "" || r.header.Get("Content-Type") != "application/json" {
-		t.Errorf("HEAD: %d, %q", r.status, r.text)
-	}
-	if r := do(http.MethodGet, "/healthz", strings.Repeat("x", 64<<10)); r.status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("64 KiB of header: %d", r.status)
-	}
-	if r := do(http.MethodGet, "/debug/pprof/heap", ""); r.status != 200 || r.text == "" {
-		t.Errorf("heap profile: %d, %d bytes", r.status, len(r.text))
-	}
-	client.CloseIdleConnections()
-	if err := srv.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
 	}
 }

@@ -30,15 +30,16 @@
 // Reading needs no secret, so the admin address belongs on loopback or on a
 // network of operators. Nothing shown is a secret, but profiles may hold parts
 // of requests, so they are for loopback clients only. A change requires the admin
-// token, unless the client is on this machine and came to a loopback address, and not
-// through a proxy there. On the client address a ticket's ID is the secret: a client that
+// token, unless the client is on this machine, and not behind a proxy there, and came over a Unix
+// socket that its file guards, or there is no token and it came to a loopback address. On the client address a ticket's ID is the secret: a client that
 // has it may renew and end the ticket.
 //
 // A web page must not read the admin address, or change anything, through the browser of
 // its visitor. No response allows other origins,
-// changes for pages of other origins are refused, and on a loopback address a
+// changes and profiles for pages of other origins are refused, and on a loopback address a
 // request must name it as localhost or as an IP address, which a page under a
-// name of its own (DNS rebinding) cannot do.
+// name of its own (DNS rebinding) cannot do. On the gateway's own other addresses it may also have
+// a name that is listed (CheckHost).
 //
 // Errors of the APIs are problem documents (RFC 9457). A ticket that has ended is
 // 410 with the reason for as long as that is remembered, and 404 after that; so

@@ -1,11 +1,13 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -31,7 +33,8 @@ func secure(next http.Handler) http.Handler {
 }
 
 // checkHost refuses requests to a loopback address under a foreign name: they come from a
-// page in the operator's browser whose name was made to resolve to this address.
+// page in the operator's browser whose name was made to resolve to this address. What a program
+// serves on other addresses of its own, it knows the names of; see [CheckHost].
 func checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if onLoopback(r) && !isLocalName(r.Host) {
@@ -40,6 +43,29 @@ func checkHost(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// CheckHost is what checkHost is, for every TCP address: beside IP addresses, and names without a
+// dot, which no stranger can have, it lets these names pass.
+func CheckHost(next http.Handler, names []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := hostOf(r.Host)
+		single := host != "" && !strings.ContainsAny(host, ".:[]")
+		if overUnix(r) || single || isLocalName(r.Host) || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) }) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		problem(w, r, http.StatusMisdirectedRequest, "this address answers under its IP address, a name without a dot, and the names in listen.admin_names")
+	})
+}
+
+// hostOf returns the host in a Host header, in lower case.
+func hostOf(hostPort string) string {
+	host := hostPort
+	if h, _, err := net.SplitHostPort(hostPort); err == nil {
+		host = h
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
 // onLoopback reports whether r came in on a loopback address, or on an unknown
@@ -57,10 +83,7 @@ func isLoopback(hostPort string) bool {
 // isLocalName reports whether a Host header names this machine in a way that
 // no DNS server decides.
 func isLocalName(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	host = hostOf(host)
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
@@ -97,14 +120,14 @@ func noStore(next http.Handler) http.Handler {
 	})
 }
 
-// authorize accepts changes that come over a Unix socket, which its file guards, and those
-// with one of the tokens. Without tokens it accepts changes from this machine; with tokens
-// it does not, because a proxy on this machine may hide its client. Reading is free.
+// authorize accepts changes with one of the tokens, and those that come from this machine over a
+// Unix socket that is guarded. Without tokens it accepts all from this machine; with tokens it does not, because a proxy on this machine may hide its client. Reading is free.
 func authorize(tokens func() []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			accepted := tokens()
-			if r.Method == http.MethodGet || r.Method == http.MethodHead || overSocket(r) || len(accepted) == 0 && fromLoopback(r) {
+			local := isLocal(r) && (isGuarded(r) || len(accepted) == 0 && (onOwnLoopback(r) || overUnix(r)))
+			if r.Method == http.MethodGet || r.Method == http.MethodHead || local {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -123,10 +146,21 @@ func authorize(tokens func() []string) func(http.Handler) http.Handler {
 	}
 }
 
-// overSocket reports whether r came over a Unix socket.
-func overSocket(r *http.Request) bool {
-	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
-	return ok && addr != nil
+type guardedKey struct{}
+
+// OverGuardedSocket returns r as a request that came over a Unix socket which only those can open
+// who may change things. A program's own socket is not one unless the program says so.
+func OverGuardedSocket(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), guardedKey{}, true))
+}
+
+// isGuarded reports whether r came over such a socket.
+func isGuarded(r *http.Request) bool { return r.Context().Value(guardedKey{}) != nil }
+
+// overUnix reports whether r came over a Unix socket.
+func overUnix(r *http.Request) bool {
+	_, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return ok
 }
 
 // isOneOf reports whether a token is accepted. It compares hashes, so that not
@@ -141,33 +175,44 @@ func isOneOf(token string, accepted []string) bool {
 	return found == 1
 }
 
-// fromLoopback reports whether r came from this machine to a loopback address.
-func fromLoopback(r *http.Request) bool {
+// onOwnLoopback reports whether r came in on a loopback address.
+func onOwnLoopback(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return ok && isLoopback(addr.String()) && isLocal(r)
+	return ok && isLoopback(addr.String())
 }
 
-// forwarded are the headers that a reverse proxy adds: its own address may be
-// loopback, its client's is not.
-var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
-
-// isLocal reports whether a client on this machine made the request itself.
+// isLocal reports whether a client on this machine made the request itself. A reverse proxy adds
+// a header that says for whom it asks: its own address may be loopback, its client's is not.
 func isLocal(r *http.Request) bool {
-	for _, name := range forwarded {
-		if len(r.Header.Values(name)) > 0 {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
 			return false
 		}
 	}
-	return isLoopback(r.RemoteAddr) || overSocket(r)
+	return isLoopback(r.RemoteAddr) || overUnix(r)
 }
 
-// localOnly serves clients on this machine and refuses all others.
+// localOnly serves clients on this machine and refuses all others, and pages of other sites that
+// have a browser on this machine ask: they cannot read the answer, but it costs processor time.
 func localOnly(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !isLocal(r) {
+		switch {
+		case !isLocal(r):
 			problem(w, r, http.StatusForbidden, "profiles are for clients on the gateway's own machine")
-			return
+		case isCrossSite(r):
+			problem(w, r, http.StatusForbidden, "profiles are not for web pages of another origin")
+		default:
+			next(w, r)
 		}
-		next(w, r)
 	}
+}
+
+// isCrossSite reports whether a web page of another origin has a browser ask.
+func isCrossSite(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site != "same-origin" && site != "none"
+	}
+	origin := r.Header.Get("Origin")
+	_, host, _ := strings.Cut(origin, "://")
+	return origin != "" && !strings.EqualFold(host, r.Host)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 )
 
@@ -20,6 +21,35 @@ func TestIsLocalName(t *testing.T) {
 	} {
 		if got := isLocalName(host); got != want {
 			t.Errorf("isLocalName(%q) = %v", host, got)
+		}
+	}
+}
+
+// TestCheckHost: on every TCP address, a name that a stranger can have is refused unless it is
+// listed.
+func TestCheckHost(t *testing.T) {
+	h := CheckHost(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), []string{"gw-1.example.com"})
+	here := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 9080}
+	for _, c := range []struct {
+		host string
+		at   net.Addr
+		want int
+	}{
+		{"10.0.0.1:9080", here, 200},
+		{"[fd00::1]:9080", here, 200},
+		{"gw-1:9080", here, 200},
+		{"localhost", here, 200},
+		{"GW-1.example.com.:9080", here, 200},
+		{"gw-2.example.com:9080", here, 421},
+		{"evil.example", here, 421},
+		{"", here, 421},
+		{"2f72756e.kgate.socket", &net.UnixAddr{Name: "/run/kgate/admin.sock", Net: "unix"}, 200},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r.WithContext(withLocalAddr(r, c.at))); w.Code != c.want {
+			t.Errorf("%q: %d, want %d", c.host, w.Code, c.want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,29 +56,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Bounds on what a client may make the server wait for or keep.
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 10 * time.Second
-	writeTimeout      = 30 * time.Second // profiles extend it as they need
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
-	maxScrapes        = 8
-)
-
-// NewServer returns a server for the admin address with the handler of [NewHandler]. The
-// caller calls its Serve and Shutdown. Log takes errors.
-func NewServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
-}
+// maxScrapes is how many may ask for the metrics at once.
+const maxScrapes = 8
 
 // NewHandler returns the handler for the admin address.
 func NewHandler(cfg Config) (http.Handler, error) {

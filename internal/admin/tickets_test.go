@@ -430,6 +430,9 @@ func overSocket(r *http.Request) {
 	r.RemoteAddr = "@"
 }
 
+// guarded is what the server of the gateway's own socket does.
+func guarded(r *http.Request) { *r = *admin.OverGuardedSocket(r) }
+
 func TestChangesNeedTheToken(t *testing.T) {
 	bearer := with("Authorization", "Bearer s3cret")
 	for name, tc := range map[string]struct {
@@ -439,7 +442,12 @@ func TestChangesNeedTheToken(t *testing.T) {
 	}{
 		"this machine":                {"s3cret", []func(*http.Request){here}, 401}, // a proxy here may ask for anybody
 		"this machine, with token":    {"s3cret", []func(*http.Request){here, bearer}, 202},
-		"a socket":                    {"s3cret", []func(*http.Request){overSocket}, 202},
+		"our socket":                  {"s3cret", []func(*http.Request){overSocket, guarded}, 202},
+		"our socket, behind proxy":    {"s3cret", []func(*http.Request){overSocket, guarded, with("X-Forwarded-Host", "h")}, 401},
+		"our socket, behind another":  {"s3cret", []func(*http.Request){overSocket, guarded, with("Via", "1.1 h")}, 401},
+		"the same, with token":        {"s3cret", []func(*http.Request){overSocket, guarded, with("Via", "1.1 h"), bearer}, 202},
+		"the same, none can":          {"", []func(*http.Request){overSocket, guarded, with("Via", "1.1 h")}, 403},
+		"a program's socket":          {"s3cret", []func(*http.Request){overSocket}, 401},
 		"a socket, no token":          {"", []func(*http.Request){overSocket}, 202},
 		"this machine, no token":      {"", []func(*http.Request){here}, 202},
 		"this machine, behind proxy":  {"s3cret", []func(*http.Request){here, with("X-Forwarded-For", "10.0.0.9")}, 401},

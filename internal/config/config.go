@@ -86,6 +86,11 @@ type Listen struct {
 	// is a socket, for users who may open that file. An address that other machines can
 	// reach requires node.admin_token_file.
 	Admin string `yaml:"admin"`
+	// AdminNames are names under which the admin address is reached, such as
+	// kgate.example.com. IP addresses, names without a dot and the machine's own need not
+	// be listed; under any other name it answers 421, so that no web page can lead a browser
+	// to it under a name of its own.
+	AdminNames []string `yaml:"admin_names"`
 	// TCP serves clients that speak other protocols than HTTP.
 	TCP []Listener `yaml:"tcp"`
 	// Peer is the address for the other gateways, over TCP.

@@ -21,7 +21,7 @@ func Default() *Config {
 
 			HeaderTimeout:  10 * time.Second,
 			IdleTimeout:    2 * time.Minute,
-			MaxHeaderBytes: 64 << 10,
+			MaxHeaderBytes: 16 << 10,
 		},
 		Cluster:   Cluster{Lease: admission.DefaultLease, Replicas: admission.DefaultReplicas},
 		Log:       Log{Level: "info", Format: "json", Access: true, AccessFormat: AccessStructured},

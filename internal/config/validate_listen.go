@@ -40,6 +40,11 @@ func (v *validator) listen(l Listen, adminTokenFile string) {
 	v.prefixes("listen.allow", l.Allow)
 	v.prefixes("listen.deny", l.Deny)
 	v.adminToken(l.Admin, adminTokenFile)
+	for i, name := range l.AdminNames {
+		if !isHost(name) {
+			v.wrong(fmt.Sprintf("listen.admin_names[%d]", i), quote(name)+" is not a host name", "write a name such as kgate.example.com")
+		}
+	}
 	v.prefixes("listen.proxy_protocol", l.ProxyProtocol)
 	v.duration("listen.header_timeout", l.HeaderTimeout, 1)
 	v.duration("listen.idle_timeout", l.IdleTimeout, 1)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,37 @@ func TestDrainEndsWithTheLease(t *testing.T) {
 			t.Error("it waits for requests that were refused")
 		}
 		s.Release()
+	})
+}
+
+// A gateway that ends lets nobody wait for long, whether it waits already or comes then. A slot
+// that is free is given, though its token is at another gateway.
+func TestWaitNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, admission.BindingLate, 10*time.Millisecond, PoolConfig{})
+		s, n := slotAt(t, f.gateways[1]), f.gateways[2]
+		refused := func() {
+			t.Helper()
+			if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Draining) {
+				t.Errorf("no slot is free: %v", err)
+			}
+		}
+		var wg sync.WaitGroup
+		wg.Go(refused)
+		synctest.Wait()
+		began := time.Now()
+		n.WaitNoMore()
+		wg.Wait()
+		refused()
+		if took := time.Since(began); took != 2*lastWait {
+			t.Errorf("two were refused after %v", took)
+		}
+		if _, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, ""); !errors.Is(err, admission.Draining) {
+			t.Errorf("a ticket: %v", err)
+		}
+		s.Release()
+		slotAt(t, n).Release()
+		f.check()
 	})
 }
 

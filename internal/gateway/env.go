@@ -25,6 +25,7 @@ type env struct {
 	wall     func() time.Time // the time of day, which people may set
 	started  time.Time        // the origin of clock
 	draining atomic.Bool      // no request may come in
+	hurried  atomic.Bool      // none may wait for longer than lastWait
 	broken   atomic.Bool      // the slots of this process are lost: see BreakOff
 	losses   oncelog.Limit
 	disk     ticketDisk

@@ -75,6 +75,23 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	return p.take(from, l)
 }
 
+// lastWait is how long a request of a gateway that ends may wait. A free slot comes from another
+// gateway within that time as a rule.
+const lastWait = 100 * time.Millisecond
+
+// WaitNoMore lets no request wait for longer than lastWait: then it fails with
+// admission.Draining. Nobody takes a ticket any more.
+func (g *Gateway) WaitNoMore() {
+	if g.hurried.Swap(true) {
+		return
+	}
+	time.AfterFunc(lastWait, func() {
+		for _, p := range g.all() {
+			p.refuseWaiting(admission.Draining)
+		}
+	})
+}
+
 // Drain takes the gateway out: new requests fail with admission.Draining, and so do
 // those that wait, unless they are to be served. It returns when no request waits
 // or uses a slot any more, or with ctx's error. Tickets stay, for the successor.

@@ -34,6 +34,10 @@ func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, er
 		return s, nil
 	}
 	var timeout <-chan time.Time
+	late := admission.Timeout
+	if p.hurried.Load() && (req.Wait < 0 || req.Wait > lastWait) {
+		req.Wait, late = lastWait, admission.Draining
+	}
 	if req.Wait >= 0 {
 		timer := time.NewTimer(req.Wait)
 		defer timer.Stop()
@@ -47,7 +51,7 @@ func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, er
 			err = admission.Isolated
 		}
 	case <-timeout:
-		err = admission.Timeout
+		err = late
 	case <-ctx.Done():
 		s.Release()
 		return nil, context.Cause(ctx)

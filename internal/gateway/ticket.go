@@ -14,8 +14,11 @@ import (
 // tickets live less long.
 func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error) {
 	p, err := g.ready(req.Pool)
-	if err != nil {
+	switch {
+	case err != nil:
 		return admission.Ticket{}, err
+	case g.hurried.Load():
+		return admission.Ticket{}, p.refusal(admission.Draining, 0)
 	}
 	if longest := cmp.Or(g.limitsOf(req.Pool).TicketTTL, admission.DefaultTicketTTL); ttl > longest {
 		return admission.Ticket{}, fmt.Errorf("%w: %v is more than %v, the ticket_ttl of pool %s; renew the ticket for as long as you need it",

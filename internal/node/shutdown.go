@@ -7,14 +7,23 @@ import (
 	"time"
 )
 
-// Drain takes the gateway out of service: new requests are refused, and so are those
-// that wait, unless the configuration has them served. It returns when none is in
-// flight, or with ctx's error. The gateway stays in the cluster.
-func (n *Node) Drain(ctx context.Context) error {
+// BeginDrain refuses the requests that wait, and from now on those that would have to, unless
+// the configuration has them served. Answers end their connections.
+func (n *Node) BeginDrain() {
 	if !n.leaving.Swap(true) {
 		n.cfg.Logger.Info("draining", slog.Int("in_flight", n.pools.inFlight()))
 	}
 	n.stopServing(errEnds)
+	if !n.cfg.ServeWaiting {
+		n.pools.gateway.WaitNoMore()
+	}
+}
+
+// Drain takes the gateway out of service: new requests are refused, and so are those
+// that wait, unless the configuration has them served. It returns when none is in
+// flight, or with ctx's error. The gateway stays in the cluster.
+func (n *Node) Drain(ctx context.Context) error {
+	n.BeginDrain()
 	return n.drain(ctx)
 }
 

@@ -74,6 +74,9 @@ func (c *Conn) TLS() *tls.ConnectionState {
 // IsWanted reports whether another client waits for the connection to end.
 func (c *Conn) IsWanted() bool { return c != nil && c.listener.limiter.isFull() }
 
+// Ends reports whether the server ends: the connection's next answer is its last.
+func (c *Conn) Ends() bool { return c != nil && c.listener.limiter.ending.Load() }
+
 // TellsAcked reports whether the kernel tells what the client has acknowledged.
 func (c *Conn) TellsAcked() bool { return c.acks }
 
@@ -258,7 +261,6 @@ func (c *Conn) Watch(w Watcher) {
 // whether w alone is told: net/http does not look for the client's end then. Bodyless says
 // that the request has no body.
 func (c *Conn) WatchRequest(w Watcher, bodyless bool) (alone bool) {
-	c.listener.limiter.served(&c.entry)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served = true

@@ -8,8 +8,9 @@
 //     Linux tells (disconnect.go);
 //   - no client holds a connection for ever by half a frame of HTTP/2 (frames.go), half a
 //     header, or an answer that it does not read;
-//   - there are at most as many connections as are allowed, and kept ones make room
-//     (limiter.go);
+//   - there are at most as many connections as are allowed, and those that have sent no whole
+//     request, or are kept, make room (limiter.go);
+//   - at the end of a server each connection has time for one more request ([Server.Shutdown]);
 //   - an answer that comes before the end of the request's body is not lost
 //     ([Conn.LingerFor]).
 //
@@ -19,7 +20,7 @@
 //	listener     accepts, speaks the PROXY protocol          listener.go
 //	secureConn   TLS, which net/http does not see            secure.go
 //	Conn         a client's connection                       conn.go, hello.go
-//	limiter      how many there are, and which make room     limiter.go, kept.go
+//	limiter      how many there are, and which make room     limiter.go, newcomers.go, kept.go
 //	watch        who has left                                disconnect_linux.go
 //
 // [Certificates] are those of a server, read again when their files change.

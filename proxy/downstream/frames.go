@@ -32,6 +32,7 @@ type frameTimer struct {
 	head httphead.Scan // of the present request, if it is HTTP/1
 
 	injected string    // what is to be read next, though the client has not sent it
+	over     bool      // it has left: as if the time for its header were over, once and for all
 	ends     time.Time // of the connection, if it has no request then: see kept.go; zero: it goes on
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// A kept connection that is closed while a request comes over it loses that request, and its
+// A connection that has sent no whole request makes room by its end. A kept connection that is closed while a request comes over it loses that request, and its
 // client cannot know whether anybody has acted on it. So the limiter closes none. It asks,
 // and the reader of the connection, who alone knows what has come, decides: if it has
 // a request, the connection stays.
@@ -69,6 +69,9 @@ func (s *socket) Read(p []byte) (int, error) {
 
 // readHTTP reads for net/http, from r, whose frames f knows. It is for one goroutine at a time.
 func (c *Conn) readHTTP(r io.Reader, f *frameTimer, p []byte) (int, error) {
+	if f.over {
+		return 0, os.ErrDeadlineExceeded
+	}
 	if n := copy(p, f.injected); n > 0 {
 		f.injected = f.injected[n:]
 		return n, nil
@@ -88,19 +91,33 @@ func (c *Conn) readHTTP(r io.Reader, f *frameTimer, p []byte) (int, error) {
 		return c.readHTTP(r, f, p)
 	}
 	if n > 0 && f.http1 && c.entry.kept.Load() {
-		c.listener.limiter.heard(&c.entry)
-		_ = c.SetReadDeadline(time.Now().Add(f.limit)) // net/http sets it when four bytes have come
+		_ = c.begins(f.limit) // net/http sets the deadline when four bytes have come
 	}
 	c.inRecord = c.inRecord && n == 0
 	f.read(c, p[:n])
 	return n, err
 }
 
+// begins notes that a request has begun to come over a kept connection of HTTP/1, and bounds the
+// time for its header.
+func (c *Conn) begins(limit time.Duration) error {
+	c.entry.kept.Store(false)
+	c.listener.limiter.begins(&c.entry)
+	return c.SetReadDeadline(time.Now().Add(limit))
+}
+
 // leaveUnlessHeard is what the reader does when the limiter wants the connection's place. No
 // bytes and no error: it reads on.
 func (c *Conn) leaveUnlessHeard(r io.Reader, f *frameTimer, p []byte) (int, error) {
-	if f.incomplete() {
+	switch fresh := c.entry.fresh.Load(); {
+	case fresh && tcpstate.HasUnread(c.raw):
 		c.listener.limiter.stays(&c.entry)
+		return 0, nil
+	case fresh && !f.between():
+		f.over = true // net/http, which looks for HTTP/2 first, may read again
+		return 0, os.ErrDeadlineExceeded
+	case f.incomplete():
+		c.listener.limiter.begins(&c.entry)
 		return 0, nil
 	}
 	_ = c.SetReadDeadline(time.Now().Add(lastCall)) // if it fails, so does the read
@@ -109,8 +126,7 @@ func (c *Conn) leaveUnlessHeard(r io.Reader, f *frameTimer, p []byte) (int, erro
 	case errors.Is(err, os.ErrDeadlineExceeded) && tcpstate.HasUnread(c.raw): // on a machine that stood
 		return 0, c.reads.Interrupt(c.Conn)
 	case f.http1 && c.inRecord && n == 0 && errors.Is(err, os.ErrDeadlineExceeded): // some of a request has come
-		c.listener.limiter.heard(&c.entry)
-		return 0, c.SetReadDeadline(time.Now().Add(f.limit))
+		return 0, c.begins(f.limit)
 	case f.http1 || !errors.Is(err, os.ErrDeadlineExceeded) && err != nil:
 		return n, err
 	case n > 0:

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -18,17 +17,17 @@ import (
 func kept(t *testing.T, first string) (c *Conn, client net.Conn) {
 	t.Helper()
 	server, client := net.Pipe()
-	limits := newLimiter(1, time.Minute, slog.New(slog.DiscardHandler))
+	limits := newLimiter(1, slog.New(slog.DiscardHandler))
 	l := &listener{limiter: limits, headerTime: headerTime}
 	c = &Conn{Conn: server, raw: server, listener: l, frames: &frameTimer{limit: l.headerTime}}
 	c.entry.conn = c
 	limits.enter(&c.entry, l)
-	limits.served(&c.entry)
+	limits.serves(&c.entry)
 	go func() { _, _ = io.WriteString(client, first) }()
 	if _, err := io.ReadFull(c, make([]byte, len(first))); err != nil {
 		t.Fatal(err)
 	}
-	limits.state(&c.entry, http.StateIdle)
+	limits.waits(&c.entry)
 	t.Cleanup(func() {
 		_, _ = server.Close(), client.Close()
 		limits.leave(&c.entry)
@@ -121,7 +120,7 @@ func TestRequestBeforeGoodbye(t *testing.T) {
 		if n, err := conn.Read(make([]byte, 100)); n != len(goodbye) || err != nil {
 			t.Fatal(n, err)
 		}
-		limits.state(&conn.entry, http.StateActive)
+		limits.serves(&conn.entry)
 		time.AfterFunc(time.Hour, func() { _, _ = io.WriteString(client, ping) })
 		began := time.Now()
 		n, err := conn.Read(make([]byte, 100))

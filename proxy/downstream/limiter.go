@@ -5,7 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,46 +14,52 @@ import (
 )
 
 // limiter bounds how many connections clients have, over all listeners of a
-// server. When there are too many, the next one waits unserved. Kept connections
-// without a request are asked to leave, those that have been idle for longest first: see
-// kept.go. Slow ones end when the time for their header is over.
+// server. When there are too many, the next one waits unserved, and others are asked to make
+// room (see kept.go): those that have sent no whole request, and kept ones between two requests.
 type limiter struct {
-	limit   int           // 0: none
-	silence time.Duration // after which an HTTP/2 connection without a request is idle
+	limit   int // 0: none
 	logger  *slog.Logger
 	once    oncelog.Limit
 	waiting atomic.Int32 // connections for which there is no room
+	ending  atomic.Bool  // no connection is kept for longer than lastRequestTime
 
 	mu       sync.Mutex
 	changed  sync.Cond // somebody has left or become idle, or a listener is closed
 	open     int
-	fresh    int         // of open, those that have sent no request yet
+	fresh    newcomers   // of which the server waits for the first request, or the rest of one
+	idle     list.List   // of *entry, between two requests, the longest idle first
 	leaving  int         // of open, those that have been asked to leave
 	sessions int         // TCP connections that the handler serves
-	idle     list.List   // of *entry, the longest idle first
-	ripens   *time.Timer // until the first of idle has been so for keptFor; nil: nobody waits for that
+	ripens   *time.Timer // until the next one may be asked to leave; nil: nobody waits for that
 	ended    bool        // every connection is to be closed at once
 }
 
-// keptFor is how long a connection is idle before it has to make room. The next request
-// comes sooner as a rule, and one that crosses the end of its connection is lost.
-const keptFor = 100 * time.Millisecond
+const (
+	// keptFor is how long a connection waits for a request before it has to make room. The next
+	// one comes sooner as a rule, and one that crosses the end of its connection is lost.
+	keptFor = 100 * time.Millisecond
+	// freshFor is how long a new connection has for its first request before it makes room ahead
+	// of those that have sent one.
+	freshFor = time.Second
+	// lastRequestTime is how long each connection has for one more request when the server ends.
+	lastRequestTime = time.Second
+)
 
 // entry is a connection as the limiter knows it. limiter.mu guards its fields; fresh and kept may
 // be read without it.
 type entry struct {
 	conn    keeper
+	from    netip.Addr // who may have many connections; invalid: not known
 	gone    bool
-	fresh   atomic.Bool   // it has sent no request yet
-	kept    atomic.Bool   // it waits for a request
-	idle    *list.Element // its place in limiter.idle; nil: it has none
+	fresh   atomic.Bool   // no request has come, or a part of one
+	kept    atomic.Bool   // it waits for a request, as net/http says
+	place   *list.Element // in limiter.fresh or limiter.idle; nil: it has none
 	since   time.Time     // when it got it
-	silent  *time.Timer   // until it gets one; nil: it has no such time
 	leaving bool          // it has been asked to leave
 }
 
-func newLimiter(limit int, silence time.Duration, logger *slog.Logger) *limiter {
-	c := &limiter{limit: limit, silence: silence, logger: logger}
+func newLimiter(limit int, logger *slog.Logger) *limiter {
+	c := &limiter{limit: limit, logger: logger}
 	c.changed.L = &c.mu
 	return c
 }
@@ -92,42 +98,84 @@ func (c *limiter) enter(e *entry, l *listener) {
 		c.waiting.Add(-1)
 	}
 	c.open++
-	c.fresh++
 	e.fresh.Store(true)
+	c.waitsLocked(e)
 }
 
-// makeRoomLocked asks idle connections to leave, until as many are leaving as wait. If many are
-// idle it asks some more: leaving takes a while, and clients that are not accepted yet are not counted.
+// makeRoomLocked asks connections to leave, until as many are leaving as wait. If many are idle it
+// asks some more of those: leaving takes a while, and clients that are not accepted yet are not
+// counted. When the server ends, all have to leave.
 func (c *limiter) makeRoomLocked() {
 	const oneIn, most = 8, 32
-	for c.leaving < int(c.waiting.Load())+min(c.idle.Len()/oneIn, most) {
-		longest := c.idle.Front()
-		if longest == nil {
-			if c.leaving == 0 && c.once.First("full") {
+	for {
+		e, left := c.nextLocked()
+		if e == nil {
+			if left > 0 && c.ripens == nil {
+				c.ripens = time.AfterFunc(left, c.ripened)
+			}
+			if c.leaving+c.idle.Len() == 0 && !c.ending.Load() && c.once.First("full") {
 				c.logger.Warn("as many connections are open as listen.max_connections allows: further clients wait",
 					slog.Int("connections", c.open))
 			}
 			return
 		}
-		e := longest.Value.(*entry)
-		if left := keptFor - time.Since(e.since); left > 0 {
-			if c.ripens == nil {
-				c.ripens = time.AfterFunc(left, c.ripened)
-			}
+		enough := int(c.waiting.Load())
+		if !e.fresh.Load() {
+			enough += min(c.idle.Len()/oneIn, most)
+		}
+		if c.leaving >= enough && !c.ending.Load() {
 			return
 		}
-		c.idle.Remove(longest)
-		e.idle, e.leaving = nil, true
+		c.outLocked(e)
+		e.leaving = true
 		c.leaving++
 		e.conn.askToLeave()
 	}
 }
 
+// nextLocked returns the connection that has to leave first: one that has sent no request for
+// freshFor, then the longest idle one, then any that has sent none and is not the only such one of
+// its address. There is none before its time; left is how long that is, 0 if none will be.
+func (c *limiter) nextLocked() (next *entry, left time.Duration) {
+	var idle, crowd *entry
+	if longest := c.idle.Front(); longest != nil {
+		idle = longest.Value.(*entry)
+	}
+	fresh, several := c.fresh.first()
+	if several {
+		crowd = fresh
+	}
+	freshFor, keptFor := freshFor, keptFor
+	if c.ending.Load() {
+		freshFor, keptFor = lastRequestTime, lastRequestTime
+	}
+	now := time.Now()
+	for _, is := range []struct {
+		e    *entry
+		free time.Duration // of leaving
+	}{{fresh, freshFor}, {idle, keptFor}, {crowd, keptFor}} {
+		if is.e == nil {
+			continue
+		}
+		wait := is.free - now.Sub(is.e.since)
+		if wait <= 0 {
+			return is.e, 0
+		}
+		if left == 0 || wait < left {
+			left = wait
+		}
+	}
+	return nil, left
+}
+
+// ripened asks those to leave who may be asked now.
 func (c *limiter) ripened() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ripens = nil
-	c.changed.Broadcast()
+	if c.changed.Broadcast(); c.ending.Load() {
+		c.makeRoomLocked()
+	}
 }
 
 // isFull reports whether clients wait for others to leave.
@@ -142,23 +190,34 @@ func (c *limiter) leave(e *entry) {
 	}
 	e.gone = true
 	c.busyLocked(e)
-	c.openedLocked(e)
 	c.open--
 	c.changed.Broadcast()
 }
 
-// busyLocked notes that a connection does not wait for a request. If it has been asked to
+// waitsLocked notes that the server waits for a request of the connection, from now on.
+func (c *limiter) waitsLocked(e *entry) {
+	e.since = time.Now()
+	if e.fresh.Load() {
+		c.fresh.add(e)
+	} else {
+		e.place = c.idle.PushBack(e)
+	}
+	if c.changed.Broadcast(); c.ending.Load() {
+		c.makeRoomLocked()
+	}
+}
+
+// outLocked notes that nobody waits for a request of the connection. If it has been asked to
 // leave, it need not.
-func (c *limiter) busyLocked(e *entry) {
-	e.kept.Store(false)
-	if e.silent != nil {
-		e.silent.Stop()
-		e.silent = nil
+func (c *limiter) outLocked(e *entry) {
+	switch {
+	case e.place == nil:
+	case e.fresh.Load():
+		c.fresh.remove(e)
+	default:
+		c.idle.Remove(e.place)
 	}
-	if e.idle != nil {
-		c.idle.Remove(e.idle)
-		e.idle = nil
-	}
+	e.place = nil
 	if e.leaving {
 		e.leaving = false
 		c.leaving--
@@ -167,84 +226,54 @@ func (c *limiter) busyLocked(e *entry) {
 	}
 }
 
-func (c *limiter) idleLocked(e *entry) {
-	e.idle, e.since = c.idle.PushBack(e), time.Now()
-	c.changed.Broadcast()
-}
-
-// heard notes that a request has begun to come over a connection that was kept, which net/http
-// says when its header is complete.
-func (c *limiter) heard(e *entry) {
-	if !e.kept.Load() {
-		return
-	}
+// begins notes that a part of a request has come. The connection is as one that is new.
+func (c *limiter) begins(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busyLocked(e)
+	if c.outLocked(e); !e.gone {
+		e.fresh.Store(true)
+		c.waitsLocked(e)
+	}
 }
 
-// stays notes that a connection which has been asked to leave has something to say. It is idle
-// from now on.
+// stays notes that a connection which has been asked to leave has something to say. The server
+// waits for the rest of that from now on.
 func (c *limiter) stays(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.leaving {
-		c.busyLocked(e)
-		e.kept.Store(true)
-		c.idleLocked(e)
+		c.outLocked(e)
+		c.waitsLocked(e)
 	}
 }
 
-// served notes that the handler has a request of the connection, which net/http does not drop
-// any more.
-func (c *limiter) served(e *entry) {
-	if !e.fresh.Load() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.openedLocked(e)
-}
-
-// openedLocked notes that a connection has sent its first request, or is closed.
-func (c *limiter) openedLocked(e *entry) {
-	if e.fresh.Load() {
-		e.fresh.Store(false)
-		c.fresh--
-		c.changed.Broadcast()
-	}
-}
-
-// state notes a connection's state in net/http's server.
-func (c *limiter) state(e *entry, state http.ConnState) {
-	if state == http.StateNew || state == http.StateActive {
-		c.heard(e) // for the first request see served
-		return
-	}
+// serves notes that a whole request has come.
+func (c *limiter) serves(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busyLocked(e)
-	first := e.fresh.Load()
-	c.openedLocked(e)
-	if state != http.StateIdle || e.gone {
+}
+
+// busyLocked notes that the connection has a request, or is closed.
+func (c *limiter) busyLocked(e *entry) {
+	c.outLocked(e)
+	e.kept.Store(false)
+	e.fresh.Store(false)
+}
+
+// waits notes that the server has answered all requests of the connection, or has only the
+// preface of HTTP/2.
+func (c *limiter) waits(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.gone {
 		return
 	}
 	e.kept.Store(true)
-	if !first {
-		c.idleLocked(e)
-		return
+	if !e.fresh.Load() {
+		c.outLocked(e)
+		c.waitsLocked(e)
 	}
-	// Only the preface of HTTP/2 has come: the first request has the time of a header.
-	var silent *time.Timer
-	silent = time.AfterFunc(c.silence, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if e.silent == silent {
-			e.silent = nil
-			c.idleLocked(e)
-		}
-	})
-	e.silent = silent
 }
 
 // beginSession notes that the handler serves a TCP connection. Such a one needs no first
@@ -252,7 +281,7 @@ func (c *limiter) state(e *entry, state http.ConnState) {
 func (c *limiter) beginSession(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.openedLocked(e)
+	c.busyLocked(e)
 	c.sessions++
 }
 
@@ -264,12 +293,13 @@ func (c *limiter) endSession() {
 	c.changed.Broadcast()
 }
 
-// awaitFirstRequests waits until every connection has sent a request, for limit at
-// most.
-func (c *limiter) awaitFirstRequests(ctx context.Context, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	_ = c.await(ctx, func() bool { return c.fresh == 0 })
+// windDown has every connection that waits for a request leave, when it has had lastRequestTime
+// for it.
+func (c *limiter) windDown() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ending.Store(true)
+	c.makeRoomLocked()
 }
 
 // awaitEnd waits until every connection is closed, and the handler has done with all of

@@ -2,7 +2,7 @@ package downstream
 
 import (
 	"log/slog"
-	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,13 +29,12 @@ func arrive(c *limiter) (*asked, <-chan struct{}) {
 	return a, in
 }
 
-// keep has an HTTP/1 connection enter, and be idle after a request.
+// keep has a connection enter, and be idle after a request.
 func keep(c *limiter) *asked {
 	a, in := arrive(c)
 	<-in
-	c.served(&a.entry)
-	c.state(&a.entry, http.StateActive)
-	c.state(&a.entry, http.StateIdle)
+	c.serves(&a.entry)
+	c.waits(&a.entry)
 	return a
 }
 
@@ -53,7 +52,7 @@ func isClosed(c <-chan struct{}) bool {
 // no other.
 func TestIdleMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newLimiter(2, time.Hour, slog.New(slog.DiscardHandler))
+		c := newLimiter(2, slog.New(slog.DiscardHandler))
 		first := keep(c)
 		time.Sleep(time.Millisecond)
 		second := keep(c)
@@ -67,7 +66,7 @@ func TestIdleMakeRoom(t *testing.T) {
 			t.Fatalf("entered: %v; asked to leave: %v, %v", isClosed(in), first.leave.Load(), second.leave.Load())
 		}
 		// Its request crosses.
-		c.heard(&first.entry)
+		c.serves(&first.entry)
 		if isClosed(in); first.leave.Load() || !second.leave.Load() {
 			t.Errorf("one has a request: asked to leave: %v, %v", first.leave.Load(), second.leave.Load())
 		}
@@ -88,7 +87,7 @@ func TestIdleMakeRoom(t *testing.T) {
 // TestManyIdleMakeRoom: where many are idle, a few more than wait are asked to leave.
 func TestManyIdleMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newLimiter(20, time.Hour, slog.New(slog.DiscardHandler))
+		c := newLimiter(20, slog.New(slog.DiscardHandler))
 		var all []*asked
 		for range c.limit {
 			all = append(all, keep(c))
@@ -110,61 +109,104 @@ func TestManyIdleMakeRoom(t *testing.T) {
 	})
 }
 
-// TestRequestBegins: a connection over which a request has begun to come does not count as idle,
-// whatever net/http says.
-func TestRequestBegins(t *testing.T) {
+// newcomer has a connection enter that says nothing.
+func newcomer(c *limiter, from string) *asked {
+	a := new(asked)
+	a.conn, a.from = a, netip.MustParseAddr(from)
+	c.enter(&a.entry, new(listener))
+	return a
+}
+
+// TestNewcomersMakeRoom: of connections that have sent no whole request, the oldest of the address
+// with most of them makes room first. All of them do before an idle one, and no busy one does.
+func TestNewcomersMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newLimiter(1, time.Hour, slog.New(slog.DiscardHandler))
-		kept := keep(c)
-		c.heard(&kept.entry)
+		const flood, honest = "192.0.2.1", "192.0.2.2"
+		c := newLimiter(6, slog.New(slog.DiscardHandler))
+		slow := newcomer(c, honest) // the oldest of all
+		c.waits(&slow.entry)        // only the preface of HTTP/2 has come
+		idle := keep(c)
+		c.serves(&newcomer(c, flood).entry)
+		half := keep(c) // after a request, the half of another
+		half.from = netip.MustParseAddr(flood)
+		c.begins(&half.entry)
+		time.Sleep(time.Millisecond)
+		first := newcomer(c, flood)
+		time.Sleep(time.Millisecond)
+		second := newcomer(c, flood)
+		time.Sleep(freshFor)
+		for i, want := range []*asked{half, first, slow, second, idle} {
+			next, in := arrive(c)
+			if isClosed(in) || !want.leave.Load() {
+				t.Fatalf("%d: entered: %v; asked to leave: %v", i, isClosed(in), want.leave.Load())
+			}
+			c.leave(&want.entry)
+			<-in
+			c.serves(&next.entry)
+		}
 		_, in := arrive(c)
-		if time.Sleep(time.Hour); isClosed(in) || kept.leave.Load() {
-			t.Error("it is asked to leave")
+		if time.Sleep(time.Hour); isClosed(in) {
+			t.Error("one with a request makes room")
 		}
-		c.state(&kept.entry, http.StateActive)
-		c.state(&kept.entry, http.StateIdle)
-		if time.Sleep(time.Second); isClosed(in) || !kept.leave.Load() {
-			t.Error("it is not asked to leave when it is idle again")
-		}
-		c.leave(&kept.entry)
+		c.leave(&slow.entry) // again
+		c.mu.Lock()
+		c.limit++
+		c.changed.Broadcast()
+		c.mu.Unlock()
 		<-in
 	})
 }
 
-// TestFirstRequestHasTime: an HTTP/2 connection of which only the preface has come, net/http calls idle. It is
-// not when another wants its place, until the time for a header is over.
-func TestFirstRequestHasTime(t *testing.T) {
+// TestNewcomersHaveTime: a new connection makes room after an idle one while it is young, if its
+// address has others, and not at all when it has just come.
+func TestNewcomersHaveTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const silence = time.Minute
-		c := newLimiter(1, silence, slog.New(slog.DiscardHandler))
-		fresh, in := arrive(c)
+		const flood = "192.0.2.1"
+		c := newLimiter(3, slog.New(slog.DiscardHandler))
+		first, second, idle := newcomer(c, flood), newcomer(c, flood), keep(c)
+		_, in := arrive(c)
+		if time.Sleep(keptFor - 1); isClosed(in) || first.leave.Load() || idle.leave.Load() {
+			t.Error("one that has just come is asked to leave")
+		}
+		if time.Sleep(1); isClosed(in) || first.leave.Load() || !idle.leave.Load() {
+			t.Error("the idle one is not asked")
+		}
+		c.serves(&idle.entry) // its request crosses
+		if isClosed(in) || !first.leave.Load() {
+			t.Error("the new one is not asked")
+		}
+		c.serves(&first.entry) // its request, too
+		if time.Sleep(freshFor - keptFor - 1); isClosed(in) || second.leave.Load() {
+			t.Error("the only one of its address is asked before its time")
+		}
+		if time.Sleep(1); isClosed(in) || !second.leave.Load() {
+			t.Error("the only one of its address is not asked")
+		}
+		c.leave(&second.entry)
 		<-in
-		preface := func(a *asked) {
-			c.state(&a.entry, http.StateNew)
-			c.state(&a.entry, http.StateActive)
-			c.state(&a.entry, http.StateIdle)
+	})
+}
+
+// TestWindDown: at the end of the server a connection that waits for a request has its time for
+// one more, and leaves then.
+func TestWindDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newLimiter(0, slog.New(slog.DiscardHandler))
+		fresh, idle, busy := newcomer(c, "192.0.2.1"), keep(c), keep(c)
+		c.serves(&busy.entry)
+		time.Sleep(time.Millisecond)
+		c.windDown()
+		if time.Sleep(lastRequestTime - 2*time.Millisecond); fresh.leave.Load() || idle.leave.Load() {
+			t.Error("it is asked to leave before its time")
 		}
-		preface(fresh)
-		next, in := arrive(c)
-		if time.Sleep(silence - time.Second); isClosed(in) || fresh.leave.Load() {
-			t.Error("it is asked to leave before its first request")
+		time.Sleep(2 * time.Millisecond)
+		if synctest.Wait(); !fresh.leave.Load() || !idle.leave.Load() || busy.leave.Load() {
+			t.Errorf("asked to leave: %v, %v, %v", fresh.leave.Load(), idle.leave.Load(), busy.leave.Load())
 		}
-		if time.Sleep(2 * time.Second); isClosed(in) || !fresh.leave.Load() {
-			t.Error("it stays without a request")
+		c.waits(&busy.entry)
+		time.Sleep(lastRequestTime)
+		if synctest.Wait(); !busy.leave.Load() {
+			t.Error("it stays when it is idle again")
 		}
-		c.leave(&fresh.entry)
-		<-in
-		preface(next)
-		c.state(&next.entry, http.StateActive)
-		_, in = arrive(c)
-		if time.Sleep(2 * silence); isClosed(in) || next.leave.Load() {
-			t.Error("it is asked to leave during its first request")
-		}
-		c.state(&next.entry, http.StateIdle)
-		if time.Sleep(time.Second); !next.leave.Load() {
-			t.Error("it is not asked to leave after its request")
-		}
-		c.leave(&next.entry)
-		<-in
 	})
 }

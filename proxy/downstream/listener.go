@@ -66,6 +66,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if spoken, ok := conn.(*proxyproto.Conn); ok {
 		client.raw = spoken.Raw()
 	}
+	client.entry.from = originOf(client.raw)
 	l.limiter.enter(&client.entry, l)
 	client.token, err = l.watch.add(client.raw, client)
 	client.watched, client.acks = err == nil, tcpstate.TellsAcked(client.raw)

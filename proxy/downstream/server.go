@@ -47,7 +47,7 @@ type Config struct {
 	// StallTimeout is how long a client of HTTP/2 may take no byte of what is written to
 	// it. For others the handler sees to it, see [Conn.StallTimeout]. Default: a minute.
 	StallTimeout time.Duration
-	// MaxHeaderBytes of a request, default 64 KiB.
+	// MaxHeaderBytes of a request, default 16 KiB.
 	MaxHeaderBytes int
 	// MaxConnections of clients at once, over all listeners. The next one waits
 	// until another ends. Default: 7/16 of the file descriptors that this
@@ -56,6 +56,11 @@ type Config struct {
 	// ProxyProtocol are the peers whose connections must begin with a PROXY
 	// header, version 1 or 2. Those of others must not.
 	ProxyProtocol []netip.Prefix
+	// WriteTimeout bounds an answer, from its request on, unless the handler sets another
+	// deadline; 0: none.
+	WriteTimeout time.Duration
+	// OnlyHTTP1: HTTP/2 is not spoken.
+	OnlyHTTP1 bool
 	// TLS of the listeners that ServeTLS is given.
 	TLS *tls.Config
 	// Logger; nil discards. What net/http logs has level Debug: nearly all of it is about
@@ -68,8 +73,8 @@ func (c Config) withDefaults() Config {
 	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 10*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 120*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, defaultStallTimeout)
-	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 64<<10)
-	c.MaxConnections = cmp.Or(c.MaxConnections, defaultMaxConnections())
+	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 16<<10)
+	c.MaxConnections = cmp.Or(c.MaxConnections, ShareOfFiles(7))
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -81,7 +86,7 @@ func (c Config) Validate() error {
 	if c.Handler == nil {
 		bad("no handler")
 	}
-	if c.ReadHeaderTimeout < 0 || c.IdleTimeout < 0 || c.StallTimeout < 0 {
+	if c.ReadHeaderTimeout < 0 || c.IdleTimeout < 0 || c.StallTimeout < 0 || c.WriteTimeout < 0 {
 		bad("negative timeout")
 	}
 	if c.MaxHeaderBytes < 0 {
@@ -93,10 +98,14 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// h2Window bounds what an HTTP/2 client may send of its bodies before they are read: of
-// one request, and over one connection. net/http's own bound is 1 MiB, which each
-// connection with a request in line could fill.
-const h2Window = 128 << 10
+// What an HTTP/2 client may send of its bodies before they are read: h2Window of each request. A
+// request that waits in line has its window full, so a connection has room for all of its
+// requests: else the rest could not send theirs. A smaller window would break clients that send
+// before they know it: until then it is 64 KiB (RFC 9113, section 6.9.2).
+const (
+	h2Window  = 64 << 10
+	h2Streams = 100 // at once; RFC 9113, section 6.5.2, recommends no fewer
+)
 
 // Server listens for clients, over HTTP and TCP. Unlike http.Server it also ends
 // upgraded connections. It is safe for concurrent use.
@@ -121,11 +130,12 @@ func NewServer(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	base, cancel := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.ReadHeaderTimeout, cfg.Logger)}
+	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
 		Handler:           cfg.Handler,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
 		ReadTimeout:       cfg.ReadHeaderTimeout + LingerTimeout, // for requests that net/http answers itself: a handler lifts it
+		WriteTimeout:      cfg.WriteTimeout,
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    cfg.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // see Config.Logger
@@ -136,34 +146,35 @@ func NewServer(cfg Config) (*Server, error) {
 
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is for the handler to judge, too
 	}
-	// A request with a body waits in line with its window full.
 	// A write fails when the client takes no byte for as long as it may stall. The
 	// deadlines of requests cannot end that: see Conn.CloseBlocked.
-	// No frame may be announced that is larger than the window: net/http would take
-	// 1 MiB, and keep a buffer of that.
+	// net/http keeps a buffer for the largest frame that may be announced.
 	s.http.HTTP2 = &http.HTTP2Config{
-		MaxReceiveBufferPerConnection: h2Window, MaxReceiveBufferPerStream: h2Window, MaxReadFrameSize: h2Window / 2,
+		MaxConcurrentStreams: h2Streams, MaxReceiveBufferPerStream: h2Window, MaxReceiveBufferPerConnection: h2Streams * h2Window,
+		MaxReadFrameSize: h2Window / 4,
 		WriteByteTimeout: cfg.StallTimeout,
 	}
 	s.http.Protocols.SetHTTP1(true)
-	s.http.Protocols.SetHTTP2(true)
-	s.http.Protocols.SetUnencryptedHTTP2(true)
+	s.http.Protocols.SetHTTP2(!cfg.OnlyHTTP1)
+	s.http.Protocols.SetUnencryptedHTTP2(!cfg.OnlyHTTP1)
 	return s, nil
 }
 
-// connState is net/http's ConnState.
+// connState is net/http's ConnState. For HTTP/1 a connection is active as soon as a whole header
+// has come; for HTTP/2 also, before it is idle for the first time, when only the preface has.
 func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	c := unwrap(conn)
-	if c == nil {
-		return
-	}
-	if state == http.StateIdle {
+	switch {
+	case c == nil || state == http.StateNew:
+	case state == http.StateIdle:
 		c.idled()
 		if f := c.http(); f.http1 {
 			f.head.Reset()
 		}
+		s.limiter.waits(&c.entry)
+	case state != http.StateActive || c.http().http1 || c.entry.kept.Load():
+		s.limiter.serves(&c.entry)
 	}
-	s.limiter.state(&c.entry, state)
 }
 
 // Serve accepts connections on l, HTTP/1.1 and HTTP/2 in the clear, until Shutdown
@@ -270,23 +281,17 @@ func (s *Server) acceptAll(ctx context.Context) {
 	}
 }
 
-// firstRequestTime is how long Shutdown waits for the first request of a client
-// that has been accepted. It is on its way as a rule.
-const firstRequestTime = time.Second
-
 // Shutdown stops accepting connections and waits until every request, upgraded
-// ones included, and every TCP connection has ended. A client that has been accepted is
-// answered if its request comes within a second. When ctx ends first, Shutdown aborts
-// the rest and returns ctx's error.
+// ones included, and every TCP connection has ended. Each connection that waits for a request has
+// a second for one more, its last: the handler has to say so in its answer, see [Conn.Ends]. When
+// ctx ends first, Shutdown aborts the rest and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.acceptAll(ctx)
 	err := s.stop()
-	s.http.SetKeepAlivesEnabled(false)
-	// From its Shutdown on, net/http drops the first request of a connection.
-	s.limiter.awaitFirstRequests(ctx, firstRequestTime)
-	ended := s.http.Shutdown(ctx)
+	s.limiter.windDown()
+	ended := s.limiter.awaitEnd(ctx)
 	if ended == nil {
-		ended = s.limiter.awaitEnd(ctx)
+		ended = s.http.Shutdown(ctx) // not before: from then on, net/http drops what comes
 	}
 	if err = errors.Join(err, ended); err != nil {
 		return errors.Join(err, s.Close())

@@ -86,7 +86,7 @@ listen kgate
 }
 
 // nginx starts one with these lines of its http part.
-func nginx(t *testing.T, addr, lines string) {
+func nginx(t *testing.T, addr, lines string) *cluster.Process {
 	t.Helper()
 	dir := t.TempDir()
 	var temp strings.Builder
@@ -103,10 +103,11 @@ http {
 %s%s
 }
 `, dir, temp.String(), lines)
-	cluster.StartProcess(t, "nginx", "-e", "stderr", "-p", dir, "-c", writeFile(t, "nginx.conf", config))
+	p := cluster.StartProcess(t, "nginx", "-e", "stderr", "-p", dir, "-c", writeFile(t, "nginx.conf", config))
 	if err := cluster.AwaitListening(t.Context(), addr); err != nil {
 		t.Fatal(err)
 	}
+	return p
 }
 
 // testNginxInFront: nginx speaks HTTP to the gateways and says in X-Forwarded-For

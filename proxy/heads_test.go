@@ -1,0 +1,61 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestHeadsOfWhoWaits: the heads of all requests that wait have a bound. One more is refused,
+// unless it has its slot at once.
+func TestHeadsOfWhoWaits(t *testing.T) {
+	const fit = 4
+	up := newGate()
+	g := newGateway(t, 0, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			up.pass(r)
+		}
+	}), func(c *Config) {
+		c.Pools = append(c.Pools, Pool{Name: "q", Upstreams: c.Pools[0].Upstreams})
+		c.Routes = []Route{{Pool: "q", Match: Match{PathPrefix: "/other"}, RequestHeaders: HeaderEdits{Remove: []string{"X-Head"}}}, {Pool: "p"}}
+		c.Admitter = byPool{"p": newSemaphore(t, 1), "q": newSemaphore(t, 1)}
+		c.TicketHandler = http.NotFoundHandler()
+	})
+	line := g.handler.current.Load().cfg.Admitter.(byPool)["p"]
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(up.proceed)
+	ask := func(path, head string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+		r.Header.Set("X-Head", head)
+		w := httptest.NewRecorder()
+		g.handler.ServeHTTP(w, r)
+		return w
+	}
+	wg.Go(func() { ask("/", "") })
+	up.awaitEntered(t)
+	large := strings.Repeat("x", maxHeads/fit-1000)
+	for i := range fit {
+		wg.Go(func() { ask("/", large) })
+		line.await(1, i+1)
+	}
+	for path, want := range map[string]int{"/": 503, "/other": 200, ticketsPath + "/1": 503} {
+		w := ask(path, large)
+		if refusal := w.Header().Get("Kgate-Refusal"); w.Code != want || want == 503 && refusal != "queue-full" {
+			t.Errorf("%s: %d %s, want %d", path, w.Code, refusal, want)
+		}
+	}
+	wg.Go(func() { ask("/", "") }) // there is room for a small one
+	line.await(1, fit+1)
+	cancel()
+	line.await(0, 0)
+	wg.Wait()
+	if n := g.handler.heads.Load(); n != 0 {
+		t.Errorf("%d bytes are counted when nobody waits", n)
+	}
+}
