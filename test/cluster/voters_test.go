@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/internal/admin"
+)
+
+// TestLostForLong loses one of three gateways for so long that nobody waits for it, and then
+// another, in each order of roles. When the first is back, it and the third serve again.
+// Gateways with a data_dir are killed. The first of those without one is stopped, for a process
+// that ends takes its vote with it.
+func TestLostForLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	lease := time.Second
+	if Soak() {
+		lease = 3 * time.Second
+	}
+	for _, durable := range []bool{true, false} {
+		for _, first := range []string{"leader", "follower"} {
+			for _, second := range []string{"leader", "follower"} {
+				t.Run(fmt.Sprintf("data_dir %t, %s, then %s", durable, first, second), func(t *testing.T) {
+					t.Parallel()
+					loseTwo(t, lease, durable, first, second)
+				})
+			}
+		}
+	}
+}
+
+func loseTwo(t *testing.T, lease time.Duration, durable bool, first, second string) {
+	const k = 3
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 5*time.Millisecond) }))
+	c := Start(t, Options{K: k, Upstream: url, Lease: lease, Durable: durable})
+	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 3, Patience: 2 * time.Second})
+	one := c.inRole(t, first, c.Gateways...)
+	away, back := syscall.SIGKILL, func(g *Gateway) *Gateway { return c.Restart(t, slices.Index(c.Gateways, g)) }
+	if !durable {
+		away, back = syscall.SIGSTOP, func(g *Gateway) *Gateway { _ = g.Signal(syscall.SIGCONT); return g }
+	}
+	lose(t, one, away)
+	left := slices.DeleteFunc(slices.Clone(c.Gateways), func(g *Gateway) bool { return g == one })
+	Span(t, 25*lease) // 75 s with the usual one
+	for _, g := range left {
+		s, err := g.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated); got != "3 0" || !slices.ContainsFunc(s.Cluster.Members, func(m admin.Member) bool { return m.Name == one.Name && m.Status == admin.StatusLost }) {
+			t.Errorf("%s says: voters, losses tolerated: %s; %+v", g.Name, got, s.Cluster.Members)
+		}
+	}
+	two := c.inRole(t, second, left...)
+	lose(t, two, syscall.SIGKILL)
+	three := left[1-slices.Index(left, two)]
+	Span(t, 2*lease)
+
+	began := time.Now()
+	g := back(one)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, g := range []*Gateway{g, three} {
+		if err := g.AwaitReady(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := Await(ctx, func() error {
+			if Served(load.Since(began), time.Now())[g.Name] == 0 {
+				return fmt.Errorf("%s serves nobody", g.Name)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := time.Since(began)
+	t.Logf("two of three serve again after %v", took.Round(10*time.Millisecond))
+	if took > 5*5*time.Second+Stood(began, time.Now()) {
+		t.Errorf("they serve again after %v", took)
+	}
+	if _, most, _ := judge.Counts(); most > k {
+		t.Errorf("most in flight %d, k is %d", most, k)
+	}
+}
+
+// lose ends or stops a gateway.
+func lose(t *testing.T, g *Gateway, by syscall.Signal) {
+	t.Helper()
+	if err := g.Signal(by); err != nil {
+		t.Fatal(err)
+	}
+	if by == syscall.SIGSTOP {
+		t.Cleanup(func() { _ = g.Signal(syscall.SIGCONT) }) // to end with the test
+		return
+	}
+	if _, err := g.Wait(patience); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inRole returns the one of these gateways that leads, or one that does not.
+func (c *Cluster) inRole(t *testing.T, role string, of ...*Gateway) (one *Gateway) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := Await(ctx, func() error {
+		s, err := of[0].Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, g := range of {
+			if (g.Name == s.Cluster.Leader) == (role == "leader") {
+				one = g
+			}
+		}
+		if one == nil || s.Cluster.Leader == "" {
+			return fmt.Errorf("%q leads", s.Cluster.Leader)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return one
+}
+
+// TestLeaveByForce takes gateways out that are lost: one of three, from another; and one of
+// two that are lost, which needs what nobody can agree on.
+func TestLeaveByForce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	t.Parallel()
+	_, _, url := NewJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	c := Start(t, Options{K: 3, Upstream: url, Lease: time.Second, Durable: true})
+	leads := c.inRole(t, "leader", c.Gateways...)
+	others := slices.DeleteFunc(slices.Clone(c.Gateways), func(g *Gateway) bool { return g == leads })
+	lose(t, others[0], syscall.SIGKILL)
+	Span(t, 2*time.Second)
+	expect(t, 0, nil, "leave", "--force", others[0].Name, "--admin", "http://"+others[1].Admin)
+	expect(t, 0, nil, "leave", "--force", others[0].Name, "--admin", "http://"+leads.Admin) // again
+	expect(t, 1, []string{"there is no gateway"}, "leave", "--force", "gw-9", "--admin", "http://"+leads.Admin)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	voters := func(want string) {
+		t.Helper()
+		if err := Await(ctx, func() error {
+			s, err := leads.Status(ctx)
+			if err != nil {
+				return err
+			}
+			if got := fmt.Sprint(s.Cluster.Voters); got != want {
+				return fmt.Errorf("%s voters, want %s", got, want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	voters("1") // a pair has one
+	// It may come back, and three vote again.
+	others[0] = c.Restart(t, slices.Index(c.Gateways, others[0]))
+	if err := others[0].AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	voters("3")
+	for _, g := range others {
+		lose(t, g, syscall.SIGKILL)
+	}
+	began := time.Now()
+	for _, args := range [][]string{{"leave", "--force", others[0].Name}, {"pool", "set", PoolName, "--k", "2"}} {
+		_, said, code := run(t, append(args, "--admin", "http://"+leads.Admin)...)
+		t.Logf("after %v: %s", time.Since(began).Round(100*time.Millisecond), said)
+		for _, word := range []string{"1 of 3 voters are seen", "start " + others[0].Name + " or " + others[1].Name + " again"} {
+			if code != 1 || !strings.Contains(said, word) {
+				t.Errorf("%v: exit code %d, %q is not in: %s", args, code, word, said)
+			}
+		}
+	}
+}
