@@ -37,10 +37,6 @@ func raftTimeout(lease time.Duration) time.Duration {
 	return min(max(lease/3, leastTimeout), mostTimeout)
 }
 
-// cleanAfter is how long a lost gateway still counts when it is decided how many vote, and how
-// long its raft server is kept if it has no vote.
-func cleanAfter(lease time.Duration) time.Duration { return min(20*lease, time.Minute) }
-
 // votesTime is how long votes take that go over connections.
 func votesTime(lease time.Duration) time.Duration {
 	return min(max(lease/5, leastTimeout), mostTimeout)

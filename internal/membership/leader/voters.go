@@ -3,6 +3,7 @@ package leader
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
 )
@@ -13,7 +14,13 @@ const (
 	// leastVoters is how many votes there stay once there are as many, until people take a
 	// gateway out. With fewer, the return of a lost voter could not make up for the next loss.
 	leastVoters = 3
+	// SwapAfter is how long a voter has not been alive when another takes its vote.
+	SwapAfter = 3 * time.Second
 )
+
+// AwayFor is how long a lost gateway still counts when it is decided how many vote, and how
+// long its raft server is kept if it has no vote.
+func AwayFor(lease time.Duration) time.Duration { return min(20*lease, time.Minute) }
 
 // VoterTarget returns how many of n members should vote: an odd number, since
 // an even one needs one more to agree and tolerates no more losses.
@@ -35,7 +42,7 @@ type Server struct {
 	Node kmutex.Node
 	// Alive: nobody suspects it at the moment.
 	Alive bool
-	// Failed: it has not been alive for so long that its vote should go to another.
+	// Failed: it has not been alive for [SwapAfter], or has a successor of the same name.
 	Failed bool
 
 	// What follows is of servers without a member. One with nothing of it was lost long ago,
@@ -43,8 +50,8 @@ type Server struct {
 
 	// Pending: not a member yet, but about to be.
 	Pending bool
-	// Away: its member was lost not long ago and may come back: it still counts as
-	// one, so that the others keep their votes.
+	// Away: its member was lost no longer than [AwayFor] ago and may come back: it still
+	// counts as one, so that the others keep their votes.
 	Away bool
 	// Left: it was stopped in order, or never was a member. Its vote ends with it.
 	Left bool
