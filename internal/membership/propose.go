@@ -105,7 +105,7 @@ func (p *proposer) applyHere(cmd command) error {
 		return err
 	}
 	if gone.Server != "" {
-		err := p.takeOut(func(s leader.Server) bool { return s.ID == gone.Server && !s.Leader })
+		err := p.takeOut(gone.Server, func(s leader.Server) bool { return s.ID == gone.Server && !s.Leader })
 		if err != nil {
 			p.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
 		}
@@ -114,7 +114,7 @@ func (p *proposer) applyHere(cmd command) error {
 		return nil
 	}
 	// One that lives comes back by itself.
-	return p.takeOut(func(s leader.Server) bool {
+	return p.takeOut("", func(s leader.Server) bool {
 		return names[nameOf(raft.ServerID(s.ID))] && s.Node == 0 && !s.Leader && !s.Alive
 	})
 }
@@ -141,8 +141,9 @@ func (p *proposer) commit(cmd command) error {
 }
 
 // takeOut takes raft servers away, and first the votes of lost ones without which the others
-// could not go on. Gossip is slow to notice a loss, so all are asked.
-func (p *proposer) takeOut(gone func(leader.Server) bool) error {
+// could not go on. Gossip is slow to notice a loss, so all are asked, but not the one that waits
+// for an answer itself.
+func (p *proposer) takeOut(waits string, gone func(leader.Server) bool) error {
 	p.ops.Lock()
 	defer p.ops.Unlock()
 	peers := p.config.Discovery.Members()
@@ -153,7 +154,7 @@ func (p *proposer) takeOut(gone func(leader.Server) bool) error {
 		servers := p.assess(peers)
 		for i := range servers {
 			s := &servers[i]
-			s.Alive = s.Leader || ids[nameOf(raft.ServerID(s.ID))].Server == s.ID
+			s.Alive = s.Leader || s.ID == waits || ids[nameOf(raft.ServerID(s.ID))].Server == s.ID
 		}
 		i := slices.IndexFunc(servers, gone)
 		if i < 0 {

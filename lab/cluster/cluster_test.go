@@ -182,7 +182,7 @@ func TestTwoOfThreeAreEnough(t *testing.T) {
 			one := kill(first)
 			run(t, c, 75*time.Second)
 			if got := c.Voters(); len(got) != 3 {
-				t.Errorf("one of three is lost, and %v vote", got)
+				t.Fatalf("one of three is lost, and %v vote", got)
 			}
 			two := kill(second)
 			run(t, c, 5*time.Second)
@@ -219,5 +219,11 @@ func TestNewcomersVote(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, []int{host + 1, host + 2, host + 3}) {
 			t.Fatalf("%d is gone and %d has come: %v vote", host, host+3, got)
 		}
+	}
+	// One whose place was taken comes back: an even number of votes is worth nothing.
+	c.Start(0)
+	run(t, c, 10*time.Second)
+	if got := c.Voters(); len(got) != 3 || len(c.View().Members) != 4 {
+		t.Errorf("%v vote, members %v", got, c.View().Members)
 	}
 }

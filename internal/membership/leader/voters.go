@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// MaxVoters is the largest number of gateways that vote; the others follow.
-	MaxVoters = 5
+	// maxVoters is the largest number of gateways that vote; the others follow.
+	maxVoters = 5
 	// leastVoters is how many votes there stay once there are as many, until people take a
 	// gateway out. With fewer, the return of a lost voter could not make up for the next loss.
 	leastVoters = 3
@@ -25,7 +25,7 @@ func AwayFor(lease time.Duration) time.Duration { return min(20*lease, time.Minu
 // VoterTarget returns how many of n members should vote: an odd number, since
 // an even one needs one more to agree and tolerates no more losses.
 func VoterTarget(n int) int {
-	n = min(n, MaxVoters)
+	n = min(n, maxVoters)
 	if n%2 == 0 {
 		n--
 	}
