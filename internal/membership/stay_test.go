@@ -135,8 +135,10 @@ func TestSuspendWithoutMajority(t *testing.T) {
 	for _, g := range without(gateways, alone) {
 		g.kill()
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	began := time.Now()
-	err := alone.Suspend(t.Context(), without(gateways, alone)[0].name)
+	err := alone.Suspend(ctx, without(gateways, alone)[0].name)
 	took := time.Since(began)
 	t.Logf("after %v: %v", took.Round(10*time.Millisecond), err)
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
