@@ -254,7 +254,7 @@ func (l *leadership) servers() []leader.Server {
 		}
 		s.Failed = !s.Alive && lasts(l.dead, host, now) > leader.SwapAfter
 		s.Pending = !in && !s.Left && p != nil
-		s.Away = !in && !s.Left && lasts(l.away, host, now) <= leader.AwayFor(c.cfg.Terms.Lease)
+		s.Away = !in && !s.Left && lasts(l.away, host, now) <= leader.AwayFor
 		if s.Alive {
 			delete(l.dead, host)
 		}

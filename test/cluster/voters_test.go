@@ -10,35 +10,34 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/timing"
 )
 
-// TestLostForLong loses one of three gateways for so long that nobody waits for it, and then
+// TestLostForLong loses one of three gateways for so long that nobody counts it any more, and then
 // another, in each order of roles. When the first is back, it and the third serve again.
 // Gateways with a data_dir are killed. The first of those without one is stopped, for a process
 // that ends takes its vote with it.
 func TestLostForLong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
-	lease := time.Second
-	if Soak() {
-		lease = 3 * time.Second
+	if !Soak() {
+		t.Skip("takes two minutes; package membership has the same in virtual time")
 	}
 	for _, durable := range []bool{true, false} {
 		for _, first := range []string{"leader", "follower"} {
 			for _, second := range []string{"leader", "follower"} {
 				t.Run(fmt.Sprintf("data_dir %t, %s, then %s", durable, first, second), func(t *testing.T) {
 					t.Parallel()
-					loseTwo(t, lease, durable, first, second)
+					loseTwo(t, durable, first, second)
 				})
 			}
 		}
 	}
 }
 
-func loseTwo(t *testing.T, lease time.Duration, durable bool, first, second string) {
-	const k = 6
+func loseTwo(t *testing.T, durable bool, first, second string) {
+	const (
+		k     = 6
+		lease = 3 * time.Second
+	)
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 200*time.Millisecond) }))
 	c := Start(t, Options{K: k, Upstream: url, Lease: lease, Durable: durable})
 	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 9, Patience: 2 * time.Second}) // each gateway has slots
@@ -49,14 +48,14 @@ func loseTwo(t *testing.T, lease time.Duration, durable bool, first, second stri
 	}
 	lose(t, one, away)
 	left := slices.DeleteFunc(slices.Clone(c.Gateways), func(g *Gateway) bool { return g == one })
-	Span(t, 25*lease) // 75 s with the usual one
+	Span(t, 75*time.Second)
 	for _, g := range left {
 		s, err := g.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated); got != "3 0" || !slices.ContainsFunc(s.Cluster.Members, func(m admin.Member) bool { return m.Name == one.Name && m.Status == admin.StatusLost }) {
-			t.Errorf("%s says: voters, losses tolerated: %s; %+v", g.Name, got, s.Cluster.Members)
+		if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated); got != "3 0" {
+			t.Errorf("%s says: voters, losses tolerated: %s", g.Name, got)
 		}
 	}
 	two := c.inRole(t, second, left...)
@@ -65,16 +64,16 @@ func loseTwo(t *testing.T, lease time.Duration, durable bool, first, second stri
 	Span(t, 2*lease)
 
 	began := time.Now()
-	g := back(one)
+	both := []*Gateway{back(one), three}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for _, g := range []*Gateway{g, three} {
+	for _, g := range both {
 		if err := g.AwaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ready := time.Since(began)
-	for _, g := range []*Gateway{g, three} {
+	timing.Within(t, "two of three are ready", time.Since(began), lease+time.Second)
+	for _, g := range both {
 		if err := Await(ctx, func() error {
 			if Served(load.Since(began), time.Now())[g.Name] == 0 {
 				return fmt.Errorf("%s serves nobody", g.Name)
@@ -84,11 +83,7 @@ func loseTwo(t *testing.T, lease time.Duration, durable bool, first, second stri
 			t.Fatal(err)
 		}
 	}
-	took := time.Since(began)
-	t.Logf("two of three are ready after %v, and serve after %v", ready.Round(10*time.Millisecond), took.Round(10*time.Millisecond))
-	if took > 5*5*time.Second+Stood(began, time.Now()) {
-		t.Errorf("they serve again after %v", took)
-	}
+	timing.Within(t, "they serve", time.Since(began), lease+time.Second+Whole(lease))
 	if _, most, _ := judge.Counts(); most > k {
 		t.Errorf("most in flight %d, k is %d", most, k)
 	}
@@ -138,15 +133,14 @@ func (c *Cluster) inRole(t *testing.T, role string, of ...*Gateway) (one *Gatewa
 // two that are lost, which needs what nobody can agree on.
 func TestLeaveByForce(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes ten seconds")
+		t.Skip("takes half a minute")
 	}
 	t.Parallel()
 	_, _, url := NewJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	c := Start(t, Options{K: 3, Upstream: url, Lease: time.Second, Durable: true})
+	c := Start(t, Options{K: 3, Upstream: url, Lease: 3 * time.Second, Durable: true})
 	leads := c.inRole(t, "leader", c.Gateways...) // for now
 	others := slices.DeleteFunc(slices.Clone(c.Gateways), func(g *Gateway) bool { return g == leads })
 	lose(t, others[0], syscall.SIGKILL)
-	Span(t, 2*time.Second)
 	// The others are started again: gossip has forgotten the lost one, and its vote still counts.
 	for _, g := range []**Gateway{&leads, &others[1]} {
 		lose(t, *g, syscall.SIGKILL)
@@ -157,17 +151,22 @@ func TestLeaveByForce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, _, _ := run(t, "status", "--admin", "http://"+leads.Admin)
-	for _, words := range []string{"3 voters, 0 more may be lost", others[0].Name + " is lost"} {
-		if !strings.Contains(out, words) {
-			t.Errorf("%q is not in the status:\n%s", words, out)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	if err := Await(ctx, func() error { // until its lease is over it is suspended
+		out, _, _ := run(t, "status", "--admin", "http://"+leads.Admin)
+		for _, words := range []string{"3 voters, 0 more may be lost", others[0].Name + " is lost"} {
+			if !strings.Contains(out, words) {
+				return fmt.Errorf("%q is not in the status:\n%s", words, out)
+			}
 		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	expect(t, 0, nil, "leave", "--force", others[0].Name, "--admin", "http://"+others[1].Admin)
 	expect(t, 0, nil, "leave", "--force", others[0].Name, "--admin", "http://"+leads.Admin) // again
 	expect(t, 1, []string{"there is no gateway"}, "leave", "--force", "gw-9", "--admin", "http://"+leads.Admin)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	voters := func(want string) {
 		t.Helper()
 		if err := Await(ctx, func() error {
@@ -193,14 +192,17 @@ func TestLeaveByForce(t *testing.T) {
 	for _, g := range others {
 		lose(t, g, syscall.SIGKILL)
 	}
-	began := time.Now()
 	for _, args := range [][]string{{"leave", "--force", others[0].Name}, {"pool", "set", PoolName, "--k", "2"}} {
-		_, said, code := run(t, append(args, "--admin", "http://"+leads.Admin)...)
-		t.Logf("after %v: %s", time.Since(began).Round(100*time.Millisecond), said)
-		for _, word := range []string{"1 of 3 voters are seen", "start " + others[0].Name + " or " + others[1].Name + " again"} {
-			if code != 1 || !strings.Contains(said, word) {
-				t.Errorf("%v: exit code %d, %q is not in: %s", args, code, word, said)
+		if err := Await(ctx, func() error { // gossip has to notice
+			_, said, code := run(t, append(args, "--admin", "http://"+leads.Admin)...)
+			for _, word := range []string{"1 of 3 voters are seen", "start " + others[0].Name + " or " + others[1].Name + " again"} {
+				if code != 1 || !strings.Contains(said, word) {
+					return fmt.Errorf("%v: exit code %d, %q is not in: %s", args, code, word, said)
+				}
 			}
+			return nil
+		}); err != nil {
+			t.Error(err)
 		}
 	}
 }

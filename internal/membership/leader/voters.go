@@ -16,11 +16,10 @@ const (
 	leastVoters = 3
 	// SwapAfter is how long a voter has not been alive when another takes its vote.
 	SwapAfter = 3 * time.Second
+	// AwayFor is how long a lost gateway still counts when it is decided how many vote, and
+	// how long its raft server is kept if it has no vote.
+	AwayFor = time.Minute
 )
-
-// AwayFor is how long a lost gateway still counts when it is decided how many vote, and how
-// long its raft server is kept if it has no vote.
-func AwayFor(lease time.Duration) time.Duration { return min(20*lease, time.Minute) }
 
 // VoterTarget returns how many of n members should vote: an odd number, since
 // an even one needs one more to agree and tolerates no more losses.
