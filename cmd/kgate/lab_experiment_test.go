@@ -71,6 +71,15 @@ func TestLabPlan(t *testing.T) {
 	if !strings.Contains(out, "is the smallest with which 99 % of the requests wait at most 1s") {
 		t.Errorf("no k is found:\n%s", out)
 	}
+	out, _ = labRun(t, exitOK, "plan", "--k", "16", "--gateways", "5", "--rate", "80/s", "--hold-mean", "150ms", "--latency", "constant:40ms", "--entries", "20000", "--seeds", "3")
+	for _, want := range []string{"late           grows without end: slots do not get", "What helps: early binding, fewer gateways, a larger k"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not printed:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "early          grows") {
+		t.Errorf("early binding grows:\n%s", out)
+	}
 	// More gateways than slots: the first requests have to wait for messages.
 	labRun(t, exitFailure, "plan", "--gateways", "100", "--rate", "10/s", "--hold-mean", "20ms", "--entries", "300", "--seeds", "2", "--p99", "1ns")
 	for _, wrong := range [][]string{load, append(load, "--k", "-1"), append(load, "--k", "3", "--rate", "0/s"), append(load, "--k", "3", "--rate", "5/fortnight")} {

@@ -100,12 +100,22 @@ func (c *labPlanCommand) Run(std streams) error {
 	fmt.Fprintln(w, "WAIT\tMEAN\tP99\tMAX\tSPREAD")
 	for _, a := range answers {
 		if a.Unstable != "" {
-			fmt.Fprintf(w, "%s\tgrows without end: %s\n", a.Name, a.Unstable)
+			fmt.Fprintf(w, "%s\t%s\n", a.Name, a.Unstable)
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.Name, wait(a.Mean), wait(a.P99), wait(a.Max), wait(a.Spread))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if late, early := answers[0], answers[1]; late.Unstable != "" && q.Load() < 1 {
+		advice := "fewer gateways, a larger k"
+		if early.Unstable == "" {
+			advice = "early binding, " + advice
+		}
+		fmt.Fprintf(std.out, "\nWhat helps: %s or shorter delays.\n", advice)
+	}
+	return nil
 }
 
 // wait formats seconds, with half of the confidence interval.

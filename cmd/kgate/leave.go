@@ -77,8 +77,9 @@ func (leaveCommand) Help() string {
 	return `Without --force the gateway at --admin ends as on SIGTERM: waiting requests are
 refused or served, those in flight finish, and the others go on without it.
 
-With --force any other gateway removes it at once. Its slots come back when its
-lease has surely run out; until then they count as in use.
+With --force any other gateway removes it at once, with its vote, also if it is lost
+already. Its slots come back when its lease has surely run out; until then they count
+as in use. If it lives, it comes back. Without a majority nobody can be removed.
 
 Examples:
   kgate leave --admin http://10.0.0.2:9080 --admin-token-file token

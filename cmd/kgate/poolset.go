@@ -110,6 +110,9 @@ func presentK(ctx context.Context, r *remote, name string) (int, error) {
 			return p.K, nil
 		}
 	}
+	if len(s.Pools) == 0 && !s.Gateway.Ready {
+		return 0, fmt.Errorf("%s takes no part in any pool: %s", s.Gateway.Name, s.Gateway.Reason)
+	}
 	return 0, fmt.Errorf("no pool is named %q; there are: %s", name, poolNames(s))
 }
 

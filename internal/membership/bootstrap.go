@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/leader"
 )
 
 // clusterOf derives the cluster's id from its first servers. Their boot ids are
@@ -56,7 +57,7 @@ func (r *reconciler) tryBootstrap(ctx context.Context, peers []serfring.Member) 
 		if id.Boot != p.Boot || !slices.Equal(id.Sees, seen) {
 			return fmt.Errorf("membership: waiting for %s to see the same %d gateways", p.Name, len(first))
 		}
-		servers = append(servers, bootstrapServer{Server: id.Server, Addr: p.PeerAddr, Voter: len(servers) < voterTarget(len(first))})
+		servers = append(servers, bootstrapServer{Server: id.Server, Addr: p.PeerAddr, Voter: len(servers) < leader.VoterTarget(len(first))})
 	}
 	return r.bootstrapAndElect(servers)
 }

@@ -108,14 +108,15 @@ func (c *Cluster) UseTickets(ctx context.Context, pool string, ttl time.Duration
 	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), command{UseTickets: &useTicketsCommand{Pool: pool, TTL: ttl}}, said)
 }
 
-// Suspend takes the named gateway out of the view as one whose lease may still
-// run, and returns when this gateway's view has it. If it is alive it comes back
-// as another incarnation. It keeps trying until ctx ends.
+// Suspend takes the named gateway out as one whose lease may still run, with its vote, and
+// returns when this gateway's view has it. If it is alive it comes back as another incarnation,
+// and keeps its vote. One that is lost already loses its vote. It keeps trying until ctx ends or
+// there has been no leader for a while.
 func (c *Cluster) Suspend(ctx context.Context, name string) error {
-	m, in := c.View().Named(name)
-	if !in {
+	node, known := c.View().Newest(name)
+	if !known {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	suspend := suspendCommand{Nodes: []kmutex.Node{m.Node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
-	return c.proposer.agree(ctx, "suspend "+name, command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(m.Node); return !still })
+	suspend := suspendCommand{Nodes: []kmutex.Node{node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
+	return c.proposer.agree(ctx, "suspend "+name, command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(node); return !still })
 }

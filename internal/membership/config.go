@@ -13,6 +13,7 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/journal"
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -116,7 +117,7 @@ func (c Config) withDefaults() Config {
 		c.Lease = 3 * time.Second
 	}
 	if c.swapAfter <= 0 {
-		c.swapAfter = 3 * time.Second // so long is a voter suspected before a non-voter takes over its vote
+		c.swapAfter = leader.SwapAfter
 	}
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
 	if c.Missing == nil {

@@ -62,9 +62,9 @@
 // and a member. One that has left is removed. There are at most 5 voters and
 // an odd number of them: 1 for up to 2 members, 3 for up to 4, 5 from there on. A
 // pair has one voter on purpose: with two, the loss of either would stop both.
-// No change is made that the living voters could not commit. The raft server of a
-// lost gateway is kept for CleanAfter, in case it returns; its vote goes to
-// another after SwapAfter, if there is one.
+// But once there are three, no loss makes them fewer: see leader.NextStep. A lost
+// voter keeps its vote until another gateway takes it, after SwapAfter, or people take
+// it away. No change is made that the living voters could not commit.
 //
 // Whom to suspend, whose lease to call expired, whom to let in and when to hand the
 // lead over is decided by package leader, which has the table of faults, rules and

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/leader"
 )
 
 // reconciler starts a cluster, or keeps the view and raft's servers as discovery reports the
@@ -24,14 +25,14 @@ type reconciler struct {
 	failed attempts
 	unseen map[string]time.Time // since when gossip does not see it alive, by name
 	// away are the raft servers that have no member, and since when.
-	away   map[raft.ServerID]time.Time
+	away   map[string]time.Time
 	orphan time.Time // since when there is no leader
 }
 
 func newReconciler(n *raftNode, i *incarnation, peers *peerClient, leases *leaseServer, j *judge, p *proposer) *reconciler {
 	return &reconciler{
 		raftNode: n, incarnation: i, peers: peers, leases: leases, judge: j, proposer: p,
-		failed: attempts{}, unseen: map[string]time.Time{}, away: map[raft.ServerID]time.Time{}, orphan: time.Now(),
+		failed: attempts{}, unseen: map[string]time.Time{}, away: map[string]time.Time{}, orphan: time.Now(),
 	}
 }
 
@@ -126,24 +127,13 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 		r.stuck(fmt.Errorf("membership: no leader: %w", err))
 		return
 	}
-	voters, here := 0, 0
-	for _, s := range servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		name := nameOf(s.ID)
-		if p, ok := find(peers, name); name == r.config.Name || ok && p.Status == serfring.StatusAlive {
-			here++
-		}
-	}
-	if here <= 1 && voters > 1 && goesOn != "" {
+	voters, missing := r.seesVoters(peers)
+	if len(voters)-len(missing) <= 1 && len(voters) > 1 && goesOn != "" {
 		r.stuck(fmt.Errorf("membership: no leader: none of the gateways that this one knows is there; %s belongs to the same cluster: "+
 			"if the others have been replaced, stop this gateway and move its data_dir away, and it joins as a new one", goesOn))
 		return
 	}
-	r.stuck(fmt.Errorf("membership: no leader: %d of %d voters are seen and a majority must be there; "+
-		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted%s", here, voters, r.disk.complaint()))
+	r.stuck(r.leaderless(peers))
 }
 
 // lead is the leader's turn.
@@ -175,54 +165,43 @@ func (r *reconciler) reconcile(peers []serfring.Member) (time.Duration, error) {
 
 // reconcileVoters makes the next change of raft's configuration, if one is due.
 func (r *reconciler) reconcileVoters(peers []serfring.Member) (time.Duration, error) {
-	next := nextStep(r.assessServers(peers))
+	next := leader.NextStep(r.assessServers(peers))
 	switch {
-	case next.do == nothing:
+	case next.Do == leader.Nothing:
 		return lookAgain, nil
-	case next.do == promote && !r.peers.caughtUp(peers, next.server):
+	case next.Do == leader.Promote && !r.peers.caughtUp(peers, raft.ServerID(next.Server)):
 		return soon, nil
 	}
 	r.ops.Lock()
 	defer r.ops.Unlock()
-	if r.leaving.Load() || nextStep(r.assessServers(peers)) != next {
+	if r.leaving.Load() || leader.NextStep(r.assessServers(peers)) != next {
 		return soon, nil
 	}
 	return 0, r.proposer.change(next)
 }
 
-// assessServers describes raft's servers for nextStep.
-func (r *reconciler) assessServers(peers []serfring.Member) []server {
-	view := r.View()
-	members := make(map[string]Member, len(view.Members))
-	for _, m := range view.Members {
-		members[m.Server] = m
-	}
-	var servers []server
-	for _, s := range r.servers() {
-		name := nameOf(s.ID)
-		p, seen := find(peers, name)
-		m, in := members[string(s.ID)]
-		now := server{id: s.ID, voter: s.Suffrage == raft.Voter, node: m.Node}
-		now.leader = string(s.ID) == r.storage.meta.Server
-		here := seen && p.Status == serfring.StatusAlive
-		_, named := view.Named(name)
-		now.alive = now.leader || here && (m.Boot == p.Boot || !named)
-		now.pending = !in && !named && here
-		left := seen && p.Status == serfring.StatusLeft
-		now.away = !in && !named && !left && view.lostName(name) && !r.longAway(s.ID, cleanAfter)
-		if in {
+// assessServers adds to what is known of raft's servers for how long they have been away.
+func (r *reconciler) assessServers(peers []serfring.Member) []leader.Server {
+	view, servers := r.View(), r.assess(peers)
+	for i := range servers {
+		s := &servers[i]
+		name := nameOf(raft.ServerID(s.ID))
+		if s.Node != 0 {
 			delete(r.away, s.ID)
 		}
+		_, named := view.Named(name)
+		_, seen := find(peers, name)
 		since, unseen := r.unseen[name]
-		now.failed = !now.leader && unseen && time.Since(since) > r.config.swapAfter
-		servers = append(servers, now)
+		s.Away = s.Node == 0 && !named && !s.Left && view.awaits(name) && !r.longAway(s.ID, leader.AwayFor)
+		s.Failed = !s.Leader && (s.Node == 0 && named || // it has a successor
+			unseen && time.Since(since) > r.config.swapAfter || !seen && s.Node == 0 && r.longAway(s.ID, r.config.swapAfter))
 	}
 	return servers
 }
 
 // longAway notes that a raft server has no member, and reports whether that is
 // so for longer than d.
-func (r *reconciler) longAway(id raft.ServerID, d time.Duration) bool {
+func (r *reconciler) longAway(id string, d time.Duration) bool {
 	since, noted := r.away[id]
 	if !noted {
 		since = time.Now()

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -20,6 +21,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/peercall"
 )
 
@@ -39,15 +41,21 @@ func (p *proposer) agree(ctx context.Context, what string, cmd command, shows fu
 }
 
 // propose has the leader commit a command, over changes of leadership, until
-// ctx ends. A command whose answer is lost is proposed again.
+// ctx ends. A command whose answer is lost is proposed again. People who wait for it are told
+// if there is no leader.
 func (p *proposer) propose(ctx context.Context, cmd command) error {
 	data, err := encodeCommand(cmd)
 	if err != nil {
 		return err
 	}
-	pause := 10 * time.Millisecond
+	pause, led := 10*time.Millisecond, time.Now()
 	for {
 		err := p.proposeOnce(ctx, cmd, data)
+		if !errors.Is(err, errNoLeader) {
+			led = time.Now()
+		} else if cmd.byPeople() && cmd.Define == nil && time.Since(led) > leaderlessAfter {
+			return p.leaderless(p.config.Discovery.Members())
+		}
 		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, errNewer) {
 			return err
 		}
@@ -59,34 +67,63 @@ func (p *proposer) propose(ctx context.Context, cmd command) error {
 }
 
 func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) error {
-	leader := p.leaderID()
+	leads := p.leaderID()
 	switch {
-	case leader == "":
+	case leads == "":
 		return errNoLeader
-	case leader == p.storage.meta.Server && p.leaving.Load() && cmd.Remove != nil:
+	case leads == p.storage.meta.Server && p.leaving.Load() && cmd.Remove != nil:
 		// Handed over, but not noticed yet; or the lead came back.
 		return errors.Join(errNoLeader, p.handOver(ctx))
-	case leader == p.storage.meta.Server:
+	case leads == p.storage.meta.Server:
 		return p.applyHere(cmd)
 	}
-	to, ok := p.addresses.to(leader)
+	to, ok := p.addresses.to(leads)
 	if !ok {
 		return errNoLeader
 	}
-	return p.ask(ctx, leader, to, data)
+	return p.ask(ctx, leads, to, data)
 }
 
-// applyHere commits a command as the leader. What a removed gateway had among
-// the raft servers is taken away before it learns of it: it closes then, and a
-// voter that has closed still counts.
+// applyHere commits a command of another gateway, or of people, as the leader. What a removed
+// gateway had among the raft servers is taken away before it learns of it: it closes then, and a
+// voter that has closed still counts. So is what one had that people have taken out.
 func (p *proposer) applyHere(cmd command) error {
+	var gone Member
+	names := make(map[string]bool)
+	view := p.View()
+	switch {
+	case cmd.Remove != nil:
+		gone, _ = view.Member(cmd.Remove.Node)
+	case cmd.Suspend != nil:
+		for _, node := range cmd.Suspend.Nodes {
+			m, _ := view.Member(node)
+			l, _ := view.LostMember(node)
+			names[cmp.Or(m.Name, l.Name)] = true
+		}
+	}
+	if err := p.commit(cmd); err != nil {
+		return err
+	}
+	if gone.Server != "" {
+		err := p.takeOut(gone.Server, func(s leader.Server) bool { return s.ID == gone.Server && !s.Leader })
+		if err != nil {
+			p.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	// One that lives comes back by itself.
+	return p.takeOut("", func(s leader.Server) bool {
+		return names[nameOf(raft.ServerID(s.ID))] && s.Node == 0 && !s.Leader && !s.Alive
+	})
+}
+
+// commit has a command agreed on, as the leader.
+func (p *proposer) commit(cmd command) error {
 	data, err := encodeCommand(cmd)
 	if err != nil {
 		return err
-	}
-	var gone Member
-	if cmd.Remove != nil {
-		gone, _ = p.View().Member(cmd.Remove.Node)
 	}
 	began := time.Now()
 	future := p.raft.Apply(data, p.callTimeout())
@@ -100,14 +137,37 @@ func (p *proposer) applyHere(cmd command) error {
 	// The others learn with the next entry that this one is committed: without it
 	// they would only after CommitTimeout.
 	_ = p.raft.Barrier(p.callTimeout())
-	if gone.Server != "" && gone.Server != p.storage.meta.Server {
-		p.ops.Lock()
-		defer p.ops.Unlock()
-		if err := p.change(step{do: remove, server: raft.ServerID(gone.Server)}); err != nil {
-			p.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
+	return nil
+}
+
+// takeOut takes raft servers away, and first the votes of lost ones without which the others
+// could not go on. Gossip is slow to notice a loss, so all are asked, but not the one that waits
+// for an answer itself.
+func (p *proposer) takeOut(waits string, gone func(leader.Server) bool) error {
+	p.ops.Lock()
+	defer p.ops.Unlock()
+	peers := p.config.Discovery.Members()
+	ids := p.peers.identifyAll(p.closing, slices.DeleteFunc(alive(peers), func(m serfring.Member) bool {
+		return !slices.ContainsFunc(p.servers(), func(s raft.Server) bool { return nameOf(s.ID) == m.Name })
+	}))
+	for {
+		servers := p.assess(peers)
+		for i := range servers {
+			s := &servers[i]
+			s.Alive = s.Leader || s.ID == waits || ids[nameOf(raft.ServerID(s.ID))].Server == s.ID
+		}
+		i := slices.IndexFunc(servers, gone)
+		if i < 0 {
+			return nil
+		}
+		next := leader.TakeOut(servers, servers[i].ID)
+		if next.Do == leader.Nothing {
+			return fmt.Errorf("%w: without the vote of %s no majority is left", ErrCommand, nameOf(raft.ServerID(servers[i].ID)))
+		}
+		if err := p.change(next); err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 // adminProofHeader carries the proof that who changes k, defines a pool or suspends a
@@ -116,9 +176,9 @@ const adminProofHeader = "Kgate-Admin-Proof"
 
 // adminProof proves to one leader that somebody with the admin token asks for a command. The
 // leader may be a thief: it does not learn the token, and can use the proof nowhere else.
-func adminProof(token, leader string, command []byte) string {
+func adminProof(token, leads string, command []byte) string {
 	mac := hmac.New(sha256.New, []byte(token))
-	_, _ = fmt.Fprintf(mac, "kgate command to %q: %s", leader, command) // never fails
+	_, _ = fmt.Fprintf(mac, "kgate command to %q: %s", leads, command) // never fails
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
@@ -190,7 +250,7 @@ func (p *proposer) handOverOnce(ctx context.Context) error {
 		if !p.peers.caughtUp(peers, successor.ID) {
 			return fmt.Errorf("%w: %s has not caught up", errNoLeader, successor.ID)
 		}
-		if err := p.change(step{promote, successor.ID}); err != nil {
+		if err := p.change(leader.Step{Do: leader.Promote, Server: string(successor.ID)}); err != nil {
 			return err
 		}
 	}
@@ -237,37 +297,38 @@ func (p *proposer) nextLeader(peers []serfring.Member) raft.Server {
 }
 
 // change carries out one step. The caller holds ops.
-func (p *proposer) change(s step) error {
+func (p *proposer) change(s leader.Step) error {
+	id := raft.ServerID(s.Server)
 	var future raft.IndexFuture
-	switch s.do {
-	case promote:
+	switch s.Do {
+	case leader.Promote:
 		var addr raft.ServerAddress
 		for _, have := range p.servers() {
-			if have.ID == s.server {
+			if have.ID == id {
 				addr = have.Address
 			}
 		}
 		if addr == "" {
-			return fmt.Errorf("membership: %s is no raft server", s.server)
+			return fmt.Errorf("membership: %s is no raft server", id)
 		}
-		future = p.raft.AddVoter(s.server, addr, 0, p.callTimeout())
-	case demote:
-		future = p.raft.DemoteVoter(s.server, 0, p.callTimeout())
-	case remove:
-		future = p.raft.RemoveServer(s.server, 0, p.callTimeout())
-	case nothing:
+		future = p.raft.AddVoter(id, addr, 0, p.callTimeout())
+	case leader.Demote:
+		future = p.raft.DemoteVoter(id, 0, p.callTimeout())
+	case leader.Remove:
+		future = p.raft.RemoveServer(id, 0, p.callTimeout())
+	case leader.Nothing:
 		return nil
 	default:
-		return fmt.Errorf("membership: unknown step %q", s.do)
+		return fmt.Errorf("membership: unknown step %q", s.Do)
 	}
 	if err := future.Error(); err != nil {
-		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
+		return fmt.Errorf("membership: %s raft server %s: %w", s.Do, id, err)
 	}
-	server := slog.String("server", string(s.server))
-	switch name := slog.String("name", nameOf(s.server)); s.do {
-	case promote:
+	server := slog.String("server", s.Server)
+	switch name := slog.String("name", nameOf(id)); s.Do {
+	case leader.Promote:
 		p.config.Logger.Info("gateway votes from now on", name, server)
-	case demote:
+	case leader.Demote:
 		p.config.Logger.Info("gateway no longer votes", name, server)
 	default:
 		p.config.Logger.Debug("raft server removed", name, server)

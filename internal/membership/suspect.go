@@ -75,7 +75,7 @@ func (j *judge) carryOut(verdict leader.Verdict) error {
 			suspend.Nodes = append(suspend.Nodes, s.Node)
 			suspend.Reasons = append(suspend.Reasons, cutReason(s.Text(j.config.Name)))
 		}
-		if err := j.proposer.applyHere(command{Suspend: &suspend}); err != nil {
+		if err := j.proposer.commit(command{Suspend: &suspend}); err != nil {
 			return err
 		}
 		for i, s := range batch {

@@ -24,8 +24,9 @@ const (
 	mostTimeout  = time.Second
 	// lookAgain is how often the state is looked at if nothing tells of a change.
 	lookAgain = time.Second
-	// cleanAfter is how long the raft server of a lost gateway is kept for its return.
-	cleanAfter = time.Minute
+	// leaderlessAfter is how long there may be no leader until people who wait for a change are
+	// told so. Elections are over by then.
+	leaderlessAfter = 3 * time.Second
 	// closeTime is how long the connections that a gateway closes at the end of its
 	// lease may take to be gone.
 	closeTime = 150 * time.Millisecond

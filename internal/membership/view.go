@@ -181,9 +181,29 @@ func (v *View) lostBoot(name, boot string) bool {
 	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name && l.Boot == boot })
 }
 
-// lostName reports that an incarnation of the named gateway is lost.
-func (v *View) lostName(name string) bool {
-	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name })
+// Newest returns the newest incarnation of the named gateway, whether it is a member or lost.
+func (v *View) Newest(name string) (kmutex.Node, bool) {
+	if m, in := v.Named(name); in {
+		return m.Node, true
+	}
+	l, known := v.lostNamed(name)
+	return l.Node, known
+}
+
+// lostNamed returns the newest of the named gateway's lost incarnations.
+func (v *View) lostNamed(name string) (Lost, bool) {
+	for _, l := range slices.Backward(v.Lost) {
+		if l.Name == name {
+			return l, true
+		}
+	}
+	return Lost{}, false
+}
+
+// awaits reports that the named gateway was lost, and not stopped in order: it may come back.
+func (v *View) awaits(name string) bool {
+	l, lost := v.lostNamed(name)
+	return lost && l.Reason != Stopped
 }
 
 // leased returns, in ascending order, the lost members of which it is not

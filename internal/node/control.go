@@ -52,7 +52,7 @@ func (c control) Leave(context.Context) error {
 }
 
 func (c control) Suspend(ctx context.Context, member string) error {
-	if _, known := c.cluster.View().Named(member); !known {
+	if _, known := c.cluster.View().Newest(member); !known {
 		return fmt.Errorf("%w: there is no gateway %q in the cluster", admin.ErrUnknown, member)
 	}
 	return controlError(c.cluster.Suspend(ctx, member))

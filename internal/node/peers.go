@@ -134,7 +134,7 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 }
 
 // lost describes the gateways whose leases may still run, and those that have gone without
-// leaving and that gossip still remembers.
+// leaving and that vote, or that gossip still remembers.
 func (p *peers) lost(view *membership.View) []admin.Member {
 	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {
@@ -149,9 +149,11 @@ func (p *peers) lost(view *membership.View) []admin.Member {
 	for _, m := range p.gossip.Members() {
 		failed[m.Name] = m.Status == serfring.StatusFailed
 	}
+	voters, _ := p.cluster.Voting()
 	var out []admin.Member
 	for name, m := range gone {
-		if _, back := view.Named(name); m.Status == admin.StatusSuspended || failed[name] && !back {
+		awaited := failed[name] || slices.Contains(voters, name)
+		if _, back := view.Named(name); m.Status == admin.StatusSuspended || awaited && !back {
 			out = append(out, m)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
@@ -100,7 +101,7 @@ func New(cfg Config) *Cluster {
 			c.Engine.Kill(i) // not started yet
 		}
 	}
-	c.raft.voters = c.raft.voters[:min(len(c.raft.voters), maxVoters)]
+	c.raft.voters = c.raft.voters[:leader.VoterTarget(cfg.Members)]
 	for i := range cfg.Members {
 		c.hosts[i].index = c.log.Index + 1
 		c.commit(func(a *agreed) bool {

@@ -162,3 +162,68 @@ func TestKinds(t *testing.T) {
 		clear(sent)
 	}
 }
+
+// One of three is lost for longer than it counts as away, and then another: the leader, or the
+// one that follows. When the first is back, it and the third go on.
+func TestTwoOfThreeAreEnough(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		for _, second := range []bool{true, false} {
+			c := cluster.New(cluster.Config{
+				Seed: 1, Hosts: 3, Members: 3, K: k, Network: network.Constant(time.Millisecond), Ask: 20 * time.Millisecond,
+				Terms: lease.Terms{Lease: leaseTime},
+			})
+			kill := func(leads bool) int {
+				voters := c.Voters()
+				host := voters[slices.IndexFunc(voters, func(v int) bool { return c.Alive(v) && (v == c.Leads()) == leads })]
+				c.Kill(host)
+				return host
+			}
+			run(t, c, time.Second)
+			one := kill(first)
+			run(t, c, 75*time.Second)
+			if got := c.Voters(); len(got) != 3 {
+				t.Fatalf("one of three is lost, and %v vote", got)
+			}
+			two := kill(second)
+			run(t, c, 5*time.Second)
+			c.Start(one)
+			run(t, c, 5*time.Second)
+			for host := range 3 {
+				if host == two {
+					continue
+				}
+				r := c.Request(host, time.Millisecond, 0)
+				if run(t, c, time.Second); r.Outcome() != "served" {
+					t.Errorf("led %t, then led %t: a request at %d is %q", first, second, host, r.Outcome())
+				}
+			}
+		}
+	}
+}
+
+// Hosts are lost for good one after the other, and others come in their place: those that are
+// gone do not go on voting.
+func TestNewcomersVote(t *testing.T) {
+	const all = 12
+	c := cluster.New(cluster.Config{
+		Seed: 1, Hosts: all, Members: 3, K: k, Network: network.Constant(time.Millisecond), Ask: 20 * time.Millisecond,
+		Terms: lease.Terms{Lease: leaseTime},
+	})
+	run(t, c, time.Second)
+	for host := range all - 3 {
+		c.Kill(host)
+		run(t, c, 10*time.Second)
+		c.Start(host + 3)
+		run(t, c, 10*time.Second)
+		got := c.Voters()
+		if slices.Sort(got); !slices.Equal(got, []int{host + 1, host + 2, host + 3}) {
+			t.Fatalf("%d is gone and %d has come: %v vote", host, host+3, got)
+		}
+	}
+	// One whose place was taken comes back: an even number of votes is worth nothing.
+	c.Start(0)
+	run(t, c, 10*time.Second)
+	if got := c.Voters(); len(got) != 3 || len(c.View().Members) != 4 {
+		t.Errorf("%v vote, members %v", got, c.View().Members)
+	}
+}

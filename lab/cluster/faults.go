@@ -133,6 +133,9 @@ func (c *Cluster) leader() *leadership {
 // Voters returns the hosts that vote.
 func (c *Cluster) Voters() []int { return slices.Clone(c.raft.voters) }
 
+// Leads returns the host that was elected last.
+func (c *Cluster) Leads() int { return c.raft.leader }
+
 // View returns the newest view.
 func (c *Cluster) View() *fairk.View { return c.newest }
 

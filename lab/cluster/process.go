@@ -163,6 +163,8 @@ func (p *process) tick() {
 		p.void("its lease is over since", p.c.Now())
 	case p.holder != nil && now >= p.holder.Due() && !p.awaits(now):
 		p.renew()
+	case p.leaving && !p.c.busy(p.gateway) && p.leads != nil:
+		p.leads.handOver()
 	case p.leaving && !p.c.busy(p.gateway):
 		p.tell(&leaveMsg{node: p.gateway.Node()})
 	}

@@ -22,7 +22,6 @@ type raft struct {
 }
 
 const (
-	maxVoters     = 5
 	electionCheck = 50 * time.Millisecond
 	heartbeat     = leader.Interval
 	evidence      = 300 * time.Millisecond
@@ -116,6 +115,7 @@ func (c *Cluster) elect(v int) {
 	p.leads = &leadership{
 		p: p, term: c.raft.term, voters: slices.Clone(c.raft.voters), log: new(agreed),
 		feeds: make([]bool, len(c.hosts)), doubts: make(map[kmutex.Node]time.Duration),
+		dead: make(map[int]time.Duration), away: make(map[int]time.Duration),
 	}
 	p.leads.grantor = lease.NewGrantor(c.cfg.Terms, c.raft.term, p.clock())
 	p.rules = leader.New(c.cfg.Terms, p.leads.grantor, p.rules, p.clock())
@@ -136,7 +136,9 @@ type leadership struct {
 	doubts map[kmutex.Node]time.Duration
 	// feeds are the hosts that the leader has a connection to.
 	feeds []bool
-	log   *agreed // as far as it has seen it, at first nothing
+	// dead and away are the hosts that are not alive, or no members, and since when.
+	dead, away map[int]time.Duration
+	log        *agreed // as far as it has seen it, at first nothing
 	// patience is until when the round that goes on is waited for.
 	patience time.Duration
 }
@@ -160,7 +162,7 @@ func (l *leadership) work() {
 	defer l.p.after(heartbeat, timerLead, l.term)
 	now := l.p.clock()
 	if c.raft.term == l.term {
-		l.changeVoters()
+		l.change(leader.NextStep(l.servers()))
 		l.follow(now)
 		l.judge(now)
 		if l.p.leads != l {
@@ -211,30 +213,65 @@ func (l *leadership) connects(to int) bool {
 	return l.feeds[to] || !c.bars[[2]int{from, to}]
 }
 
-// changeVoters replaces a voter that has left for good, one change at a time.
-func (l *leadership) changeVoters() {
+// change makes a change of who votes, if there is a majority. It reports whether it has made one.
+func (l *leadership) change(step leader.Step) bool {
 	c := l.p.c
 	defer func() { l.voters = slices.Clone(c.raft.voters) }()
-	if c.quorum(l.p.host) == nil {
-		return
+	if step.Do == leader.Nothing || c.quorum(l.p.host) == nil {
+		return false
 	}
-	voters := c.raft.voters
-	gone := slices.IndexFunc(voters, func(v int) bool {
-		p := c.hosts[v].process
-		_, in := c.log.Named(v)
-		return c.hosts[v].left || p != nil && p.leaving && !in
-	})
-	if gone >= 0 && len(voters) > 1 {
-		c.raft.voters = slices.Delete(slices.Clone(voters), gone, gone+1)
-		return
+	host, err := strconv.Atoi(step.Server)
+	if err != nil {
+		panic(err) // the names are from servers
 	}
+	if step.Do == leader.Promote {
+		c.hosts[host].term = max(c.hosts[host].term, l.term)
+		c.raft.voters = append(slices.Clone(c.raft.voters), host)
+	} else {
+		c.raft.voters = slices.DeleteFunc(slices.Clone(c.raft.voters), func(v int) bool { return v == host })
+	}
+	l.p.tracef("%s %d: voters %v", step.Do, host, c.raft.voters)
+	return true
+}
+
+// servers are the voters and the members, as the leader's rules see them.
+func (l *leadership) servers() []leader.Server {
+	c, now := l.p.c, l.p.clock()
+	hosts := slices.Clone(c.raft.voters)
 	for _, m := range c.log.Members {
-		if len(voters) < maxVoters && !slices.Contains(voters, m.Host) && c.dials(l.p.host, m.Host) {
-			c.hosts[m.Host].term = max(c.hosts[m.Host].term, l.term)
-			c.raft.voters = append(slices.Clone(voters), m.Host)
-			return
+		if !slices.Contains(hosts, m.Host) {
+			hosts = append(hosts, m.Host)
 		}
 	}
+	servers := make([]leader.Server, len(hosts))
+	for i, host := range hosts {
+		m, in := c.log.Named(host)
+		p := c.hosts[host].process
+		s := leader.Server{
+			ID: strconv.Itoa(host), Voter: slices.Contains(c.raft.voters, host), Leader: host == l.p.host, Node: m.Node,
+			Alive: host == l.p.host || c.dials(l.p.host, host) || c.hears(l.p.host, host) && l.feeds[host],
+			Left:  c.hosts[host].left || p != nil && p.leaving && !in,
+		}
+		s.Failed = !s.Alive && lasts(l.dead, host, now) > leader.SwapAfter
+		s.Pending = !in && !s.Left && p != nil
+		s.Away = !in && !s.Left && lasts(l.away, host, now) <= leader.AwayFor
+		if s.Alive {
+			delete(l.dead, host)
+		}
+		if in {
+			delete(l.away, host)
+		}
+		servers[i] = s
+	}
+	return servers
+}
+
+// lasts returns for how long it has been noted of a host.
+func lasts(since map[int]time.Duration, host int, now time.Duration) time.Duration {
+	if _, noted := since[host]; !noted {
+		since[host] = now
+	}
+	return now - since[host]
 }
 
 // judge carries out what the leader's rules say.
@@ -253,9 +290,18 @@ func (l *leadership) judge(now time.Duration) {
 	}
 }
 
-// handOver has another voter elected that this leader reaches.
+// handOver has another voter elected that this leader reaches. If it has the only vote, another
+// member gets one first.
 func (l *leadership) handOver() {
 	c := l.p.c
+	if len(c.raft.voters) == 1 {
+		for _, m := range c.log.Members {
+			if m.Host != l.p.host && c.dials(l.p.host, m.Host) && !c.hosts[m.Host].leaving {
+				l.change(leader.Step{Do: leader.Promote, Server: strconv.Itoa(m.Host)})
+				break
+			}
+		}
+	}
 	with := c.quorum(l.p.host)
 	c.Rand().Shuffle(len(with), func(i, j int) { with[i], with[j] = with[j], with[i] })
 	for _, v := range with {
@@ -412,7 +458,8 @@ func (l *leadership) take(from int, m any) {
 			a.beginEpoch()
 			return true
 		})
-		l.changeVoters()
+		for l.change(leader.TakeOut(l.servers(), strconv.Itoa(from))) {
+		}
 	case *recoverMsg:
 		l.propose(func(a *agreed) bool {
 			if a.Epoch != m.epoch {

@@ -13,6 +13,7 @@ type Meter struct {
 	running int
 	order   *order
 	r       Result
+	turns   float64 // sum of waits, in seconds, each times its number among the entries
 }
 
 // Result is what a run was like. The counts are of the time after the warm-up.
@@ -24,6 +25,10 @@ type Result struct {
 	Entries, Left uint64
 	// Wait is the time from a request to its critical section.
 	Wait Histogram
+	// Rise is how much longer waits were at the end than at the beginning, by the straight line
+	// that fits them best, in mean waits: about 0 if the line is steady, almost 2 if it grows all
+	// the time.
+	Rise float64
 	// NodeMax is each node's longest wait.
 	NodeMax []time.Duration
 	// NodeLast is when each node came into the critical section last; 0: never.
@@ -123,6 +128,7 @@ func (m *Meter) Entered(now time.Duration, n uint64, node int, since time.Durati
 	wait := now - since
 	m.r.Entries++
 	m.r.Wait.Add(wait)
+	m.turns += float64(m.r.Entries) * wait.Seconds()
 	m.r.NodeMax[node] = max(m.r.NodeMax[node], wait)
 	m.r.NodeLast[node] = now
 	if older > 0 {
@@ -166,6 +172,9 @@ func (m *Meter) Found(now time.Duration, hops int) {
 func (m *Meter) Result(now time.Duration) *Result {
 	m.advance(now)
 	m.r.Measured = max(0, now-m.from)
+	if n, mean := float64(m.r.Entries), m.r.Wait.Mean().Seconds(); n > 1 && mean > 0 {
+		m.r.Rise = 12 * (m.turns/(n*mean) - (n+1)/2) / n
+	}
 	return &m.r
 }
 

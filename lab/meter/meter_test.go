@@ -122,3 +122,28 @@ func TestConfidence(t *testing.T) {
 		t.Errorf("one run: %+v", in)
 	}
 }
+
+// Rise is that of the line through the waits.
+func TestRise(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		wait func(i int) time.Duration
+		want float64
+	}{
+		{"steady", func(int) time.Duration { return time.Second }, 0},
+		{"grows", func(i int) time.Duration { return time.Duration(i) * time.Millisecond }, 2},
+		{"grows from the mean", func(i int) time.Duration { return time.Duration(1000+i) * time.Millisecond }, 2. / 3},
+		{"nobody waits", func(int) time.Duration { return 0 }, 0},
+	} {
+		m := New(1, 1, 0)
+		for i := range 1000 {
+			now := time.Duration(i) * time.Hour
+			n := m.Arrived(now)
+			m.Entered(now, n, 0, now-c.wait(i))
+			m.Ended(now)
+		}
+		if got := m.Result(1000 * time.Hour).Rise; math.Abs(got-c.want) > .01 {
+			t.Errorf("%s: %.3f, want %.3f", c.name, got, c.want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +76,7 @@ func (q Question) Load() float64 { return q.Rate * q.HoldMean.Seconds() / float6
 // Answer is how one kind of pool carries the load.
 type Answer struct {
 	Name string
-	// Unstable says why the line grows without end, or "".
+	// Unstable says that the line grows, and why; then there are no waits to tell.
 	Unstable string
 	// Waits in seconds.
 	Mean, P99, Max, Spread meter.Interval
@@ -105,13 +106,39 @@ func (q Question) Compare(ctx context.Context) ([]Answer, error) {
 func (q Question) unstable(split bool) string {
 	switch {
 	case q.Load() >= 1:
-		return fmt.Sprintf("%.3g slots are needed on average", q.Load()*float64(q.K))
+		return fmt.Sprintf("grows without end: %.3g slots are needed on average", q.Load()*float64(q.K))
 	case split && q.K < q.Gateways:
-		return "some gateways have no slot"
+		return "grows without end: some gateways have no slot"
 	case split && q.Load()*float64(q.K)/float64(q.Gateways) >= float64(q.K/q.Gateways):
-		return fmt.Sprintf("a gateway is overloaded with its %d of the slots", q.K/q.Gateways)
+		return fmt.Sprintf("grows without end: a gateway is overloaded with its %d of the slots", q.K/q.Gateways)
 	}
 	return ""
+}
+
+// growth says of runs in which the line grew what it means; "" if it did not. In a line that is
+// steady the waits rise in one run and fall in the next. One that has almost too few slots rises
+// until it has settled.
+func (q Question) growth(results []*meter.Result) string {
+	rise := of(results, func(r *meter.Result) float64 { return r.Rise })
+	if rise.Mean < 1 || slices.ContainsFunc(results, func(r *meter.Result) bool { return r.Rise < .5 }) {
+		return ""
+	}
+	mean := of(results, func(r *meter.Result) float64 { return r.Wait.Mean().Seconds() }).Mean
+	settles := q.HoldMean.Seconds() * (1 + q.HoldSCV) / (float64(q.K) * (1 - q.Load()) * (1 - q.Load()))
+	if float64(q.Entries)/q.Rate < 100*settles {
+		return fmt.Sprintf("still grew after %d requests, which waited for %.3g s on average: simulate more (--entries)", q.Entries, mean)
+	}
+	return fmt.Sprintf("grows without end: slots do not get from gateway to gateway fast enough for %.3g requests a second; the first %d waited for %.3g s on average",
+		q.Rate, q.Entries, mean)
+}
+
+// of returns a figure of runs.
+func of(results []*meter.Result, figure func(*meter.Result) float64) meter.Interval {
+	var sample []float64
+	for _, r := range results {
+		sample = append(sample, figure(r))
+	}
+	return meter.Confidence(sample)
 }
 
 // ask simulates one kind of pool.
@@ -135,17 +162,13 @@ func (q Question) ask(ctx context.Context, p protocol.Spec, a *Answer) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("plan: %s: %w", a.Name, err)
 	}
-	of := func(figure func(*meter.Result) time.Duration) meter.Interval {
-		var sample []float64
-		for _, r := range results {
-			sample = append(sample, figure(r).Seconds())
-		}
-		return meter.Confidence(sample)
+	if a.Unstable = q.growth(results); a.Unstable != "" {
+		return nil
 	}
-	a.Mean = of(func(r *meter.Result) time.Duration { return r.Wait.Mean() })
-	a.P99 = of(func(r *meter.Result) time.Duration { return r.Wait.Quantile(.99) })
-	a.Max = of(func(r *meter.Result) time.Duration { return r.Wait.Max() })
-	a.Spread = of(func(r *meter.Result) time.Duration { return r.Wait.Spread() })
+	a.Mean = of(results, func(r *meter.Result) float64 { return r.Wait.Mean().Seconds() })
+	a.P99 = of(results, func(r *meter.Result) float64 { return r.Wait.Quantile(.99).Seconds() })
+	a.Max = of(results, func(r *meter.Result) float64 { return r.Wait.Max().Seconds() })
+	a.Spread = of(results, func(r *meter.Result) float64 { return r.Wait.Spread().Seconds() })
 	return nil
 }
 
@@ -178,7 +201,7 @@ func (q Question) Smallest(ctx context.Context, p99 time.Duration) (int, Answer,
 		q.K = k
 		a := Answer{Name: "late"}
 		err := q.ask(ctx, fairk.Late(), &a)
-		return a.P99.Mean <= p99.Seconds(), a, err
+		return a.Unstable == "" && a.P99.Mean <= p99.Seconds(), a, err
 	}
 	// low is too few: below it the line grows without end.
 	low := int(min(q.Rate*q.HoldMean.Seconds(), maxK))
@@ -198,6 +221,9 @@ func (q Question) Smallest(ctx context.Context, p99 time.Duration) (int, Answer,
 		}
 		// More slots than twice what is ever busy change nothing.
 		if float64(high) > 4*q.Rate*q.HoldMean.Seconds()+64 {
+			if a.Unstable != "" {
+				return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; with k = %d the line %s", errGoal, p99, high, a.Unstable)
+			}
 			return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; with k = %d it is %.3g s, which is the network's", errGoal, p99, high, a.P99.Mean)
 		}
 		low, step = high, 2*step

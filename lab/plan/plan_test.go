@@ -137,3 +137,37 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+// Late binding that passes its slots on too slowly is no pool with a wait of so much: the longer
+// the run, the longer the wait. Others are steady, and so is a line that only takes long to settle.
+func TestGrowth(t *testing.T) {
+	far := Question{K: 16, Gateways: 5, Rate: 80, HoldMean: 150 * time.Millisecond, HoldSCV: 1, Latency: latency(t, "constant:40ms"), Entries: 20_000, Seeds: 3}
+	busy := Question{K: 1, Gateways: 3, Rate: .95 / .15, HoldMean: 150 * time.Millisecond, HoldSCV: 3, Entries: 2000, Seeds: 3}
+	slower, longer := far, busy
+	slower.Rate, longer.Entries = 60, 60_000
+	for _, c := range []struct {
+		name        string
+		q           Question
+		late, early string // what is said
+	}{
+		{"more than it passes on", far, "grows without end", ""},
+		{"as much as it does", slower, "", ""},
+		{"almost busy, for a moment", busy, "still grew after 2000 requests", "still grew"},
+		{"almost busy", longer, "", ""},
+	} {
+		answers, err := c.q.Compare(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{c.late, c.early} {
+			a := answers[i]
+			if a.Unstable == "" != (want == "") || !strings.Contains(a.Unstable, want) || a.Unstable == "" != (a.Mean.Runs > 0) {
+				t.Errorf("%s, %s: %q, mean %.3g s; want %q", c.name, a.Name, a.Unstable, a.Mean.Mean, want)
+			}
+		}
+	}
+	k, a, err := far.Smallest(t.Context(), 2500*time.Millisecond)
+	if err != nil || k <= far.K || a.Unstable != "" {
+		t.Errorf("the smallest k for it is %d: %+v, %v", k, a, err)
+	}
+}

@@ -15,6 +15,14 @@
 // promise of k. The rules may therefore err, but they must always end in a view
 // whose members can form the line: that is what the bounds are about.
 //
+// # Who votes
+//
+// [NextStep] says which raft server gets a vote or loses it. Once three have one, there never
+// are fewer than three, whoever is lost: with fewer, the return of one could not make up for the
+// loss of the next. A lost voter's place is taken by another member, if there is one without a
+// vote, and by its own next incarnation, which may be another server. Fewer become only those
+// that people take out, or stop in order ([TakeOut]).
+//
 // # The table
 //
 // L is the lease, W is [lease.Terms.Wait] (1.1 L and a bound). A renewal comes every
