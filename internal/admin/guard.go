@@ -37,7 +37,7 @@ func secure(next http.Handler) http.Handler {
 // serves on other addresses of its own, it knows the names of; see [CheckHost].
 func checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if onLoopback(r) && !isLocalName(r.Host) {
+		if r.Context().Value(hostKey{}) == nil && onLoopback(r) && !isLocalName(r.Host) {
 			problem(w, r, http.StatusMisdirectedRequest, "this address answers only as localhost or under its IP address")
 			return
 		}
@@ -45,14 +45,17 @@ func checkHost(next http.Handler) http.Handler {
 	})
 }
 
-// CheckHost is what checkHost is, for every TCP address: beside IP addresses, and names without a
-// dot, which no stranger can have, it lets these names pass.
+type hostKey struct{}
+
+// CheckHost stands before the handler of [NewHandler] where the names of the address are known, in
+// place of checkHost: on every TCP address it lets pass these names, IP addresses, and names
+// without a dot, which no stranger can have.
 func CheckHost(next http.Handler, names []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
-		single := host != "" && !strings.ContainsAny(host, ".:[]")
+		single := !strings.ContainsAny(host, ".:[]") // or none: a health check of HTTP/1.0, no browser
 		if overUnix(r) || single || isLocalName(r.Host) || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) }) {
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, true)))
 			return
 		}
 		problem(w, r, http.StatusMisdirectedRequest, "this address answers under its IP address, a name without a dot, and the names in listen.admin_names")
