@@ -30,7 +30,7 @@ var (
 			Name: "a cancel forgets the token", File: "../kmutex/request.go",
 			Old:    "m.recorded = len(m.fx.Grants)\n\t\tm.release(t)",
 			New:    "m.recorded = len(m.fx.Grants)",
-			Caught: "invariant|which is over",
+			Caught: "invariant|which is over|panic",
 		},
 		{
 			Name: "messages of an old epoch are taken in", File: "../kmutex/request.go",
@@ -62,7 +62,7 @@ var (
 			Old:    "if !p.entitled() {\n\t\treturn // void comes",
 			New:    "if false {\n\t\treturn // void comes",
 			Caught: "more than k",
-			Args:   try(3087),
+			Args:   try(620),
 		},
 		{
 			Name: "requests go on when the lease is over", File: "../lab/cluster/process.go",
@@ -82,7 +82,7 @@ var (
 			Old:    "p.early = append(p.early, *m)",
 			New:    "_ = m",
 			Caught: "invariant|not served",
-			Args:   try(326),
+			Args:   try(655),
 		},
 		{
 			Name: "slots of tickets that are gone stay", File: "../internal/pool/expiry.go",
