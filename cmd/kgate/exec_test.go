@@ -155,8 +155,8 @@ func TestExecLosesItsSlot(t *testing.T) {
 		within time.Duration
 		ttl    string
 	}{
-		"it ends":    {"trap 'echo told; exit 5' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 5, 6 * time.Second, "30s"},
-		"it goes on": {"trap 'echo told' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 137, 6 * time.Second, "2s"},
+		"it ends":    {"trap 'echo told; exit 5' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 5, 15 * time.Second, "30s"},
+		"it goes on": {"trap 'echo told' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 137, 12 * time.Second, "2s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
