@@ -63,7 +63,7 @@ func TestSplice(t *testing.T) {
 	for i := range body {
 		body[i] = byte(rand.Uint32())
 	}
-	const headerTime = 100 * time.Millisecond
+	const headerTime = time.Second
 	up := newGate()
 	left := make(chan struct{}, 1) // the upstream knows that it is not to go on
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
