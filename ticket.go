@@ -23,7 +23,8 @@ var (
 
 // Ticket is a place in the line of a pool, and then a slot, that outlives the node that
 // gave it: it is for clients that ask now and come back later, to any node. It ends when
-// its time to live passes without a sign of its holder. Each call with its ID is a sign. A
+// its time to live passes without a sign of its holder. Each call with its ID is a sign, but
+// [Node.AwaitTicket] of one that is granted already. A
 // call that fails with an error other than ErrTicketEnded ends no ticket: the one that it
 // returns has its ID, and nothing else. Ask again, or end it.
 type Ticket struct {
@@ -72,7 +73,8 @@ func (n *Node) EndTicket(ctx context.Context, id string) error {
 }
 
 // Redeem returns the slot of a granted ticket of a pool, once, and keeps it alive until
-// Release, which ends the ticket. It does not wait: see [Node.AwaitTicket].
+// Release, which ends the ticket. It does not wait: see [Node.AwaitTicket]. A Redeem that
+// fails otherwise than at once, as when ctx ends, may have taken the slot: then the ticket ends.
 func (n *Node) Redeem(ctx context.Context, pool, id string) (*Slot, error) {
 	if n.stopping.Err() != nil {
 		return nil, ErrClosed

@@ -88,6 +88,9 @@ func (guardCommand) Run(std streams) error {
 	var grace time.Duration
 	var pid int
 	var command *os.Process
+	// As long as it runs, the group's number is given to no other.
+	own := syscall.Getpgrp()
+	group := own
 	for watches := false; ; watches = true {
 		if _, err := fmt.Fscanln(os.Stdin, &pid, (*int64)(&grace)); err != nil {
 			if !watches {
@@ -98,13 +101,13 @@ func (guardCommand) Run(std streams) error {
 		if pid != 0 && command == nil {
 			command, _ = os.FindProcess(pid)
 		}
+		group = groupOf(command, group)
 	}
-	// As long as it runs, the group's number is given to no other.
-	own := syscall.Getpgrp()
-	signalAll(own, command, syscall.SIGTERM)
-	signalAll(own, command, syscall.SIGCONT) // what is stopped would not end
+	group = groupOf(command, group) // the one before, if the command has ended and others of it have not
+	signalAll(own, group, syscall.SIGTERM)
+	signalAll(own, group, syscall.SIGCONT) // what is stopped would not end
 	time.Sleep(grace)
-	signalAll(own, command, syscall.SIGKILL)
+	signalAll(own, group, syscall.SIGKILL)
 	return nil
 }
 
@@ -120,9 +123,9 @@ func groupOf(command *os.Process, started int) int {
 	return command.Pid
 }
 
-// signalAll sends a signal to a command, and to all in the group that it was started in.
-func signalAll(started int, command *os.Process, s syscall.Signal) {
-	if group := groupOf(command, started); group != started {
+// signalAll sends a signal to the group that a command was started in, and to its own.
+func signalAll(started, group int, s syscall.Signal) {
+	if group != started {
 		_ = syscall.Kill(-group, s)
 	}
 	_ = syscall.Kill(-started, s) // they may just have ended

@@ -100,7 +100,7 @@ func (f *family) signal(s os.Signal) {
 	case number == syscall.SIGCONT:
 		f.resumed()
 	default:
-		signalAll(f.guard.group(), f.command, number)
+		signalAll(f.guard.group(), f.group(), number)
 	}
 }
 
@@ -140,7 +140,7 @@ func (f *family) resumed() {
 	if f.inForeground() {
 		f.lent = f.handTo(f.group())
 	}
-	signalAll(f.guard.group(), f.command, syscall.SIGCONT)
+	signalAll(f.guard.group(), f.group(), syscall.SIGCONT)
 }
 
 // end takes the terminal back from a command that has ended as err says.

@@ -36,6 +36,7 @@ type env struct {
 	exchange Exchange
 	views    Views
 	client   *http.Client // to ask other gateways
+	polling  *http.Client // the same for what waits there, which takes no connection of others
 
 	// ctx ends at Close, and with it what runs in the background.
 	ctx     context.Context
@@ -119,11 +120,15 @@ const maxBody = 8 << 20
 
 // call asks a member: with a body by POST, else by GET. The answer goes into into.
 func (e *env) call(ctx context.Context, m membership.Member, path string, body, into any) error {
+	return e.callBy(ctx, e.client, m, path, body, into)
+}
+
+func (e *env) callBy(ctx context.Context, client *http.Client, m membership.Member, path string, body, into any) error {
 	method := http.MethodGet
 	if body != nil {
 		method = http.MethodPost
 	}
-	return peercall.JSON(ctx, e.client, method, peercall.To{Name: m.Name, Addr: m.PeerAddr}, path, body, into, maxBody)
+	return peercall.JSON(ctx, client, method, peercall.To{Name: m.Name, Addr: m.PeerAddr}, path, body, into, maxBody)
 }
 
 // ticketDisk writes tickets to disk, so that they outlive even the loss of all

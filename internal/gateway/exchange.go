@@ -40,7 +40,18 @@ func (e *env) startExchange(handler http.Handler) *http.Server {
 		BaseContext:       func(net.Listener) context.Context { return e.ctx },
 		ErrorLog:          slog.NewLogLogger(e.cfg.Logger.Handler(), slog.LevelDebug),
 	}
-	e.client = &http.Client{Transport: &http.Transport{
+	e.client, e.polling = e.newClient(), e.newClient()
+	e.wg.Go(func() {
+		if err := server.Serve(e.exchange); !errors.Is(err, http.ErrServerClosed) {
+			e.cfg.Logger.Error("calls of other gateways cannot be served", slog.Any("error", err))
+		}
+	})
+	return server
+}
+
+// newClient returns one with connections of its own.
+func (e *env) newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			// net/http goes on dialing when the call that wanted the connection
 			// has ended.
@@ -53,12 +64,6 @@ func (e *env) startExchange(handler http.Handler) *http.Server {
 		MaxIdleConnsPerHost: mostCalls,
 		IdleConnTimeout:     10 * time.Second,
 	}}
-	e.wg.Go(func() {
-		if err := server.Serve(e.exchange); !errors.Is(err, http.ErrServerClosed) {
-			e.cfg.Logger.Error("calls of other gateways cannot be served", slog.Any("error", err))
-		}
-	})
-	return server
 }
 
 func respond(w http.ResponseWriter, body any) {

@@ -130,6 +130,7 @@ func (g *Gateway) Close() error {
 	if g.server != nil { // it has been started
 		err = g.server.Close()
 		g.client.CloseIdleConnections()
+		g.polling.CloseIdleConnections()
 	}
 	for _, p := range g.all() {
 		p.close()

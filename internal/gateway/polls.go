@@ -114,7 +114,8 @@ func (p *poll) next(ctx context.Context, end time.Time, question func() (admissi
 	case <-ctx.Done():
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, context.Cause(ctx))
 	}
-	if p.sent.After(came) && !errors.Is(p.err, context.Canceled) { // that was the other caller's
+	ownEnd := errors.Is(p.err, context.Canceled) || errors.Is(p.err, context.DeadlineExceeded) // that of the caller who asked
+	if p.sent.After(came) && !ownEnd {
 		return p.ticket, p.err
 	}
 	select {

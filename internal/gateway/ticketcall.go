@@ -56,11 +56,11 @@ func (g *ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, e
 	if err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrUnknownTicket, err)
 	}
-	give := time.NewTimer(c.patience())
-	defer give.Stop()
+	within, cancel := context.WithTimeout(ctx, c.patience())
+	defer cancel()
 	for pause := first; ; pause = min(2*pause, longest) {
 		began, changed := g.now(), g.views.Changed()
-		t, err := g.ask(ctx, owner, c)
+		t, err := g.ask(within, owner, c)
 		if err == nil || !errors.Is(err, admission.ErrElsewhere) {
 			return t, err
 		}
@@ -69,10 +69,11 @@ func (g *ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, e
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-changed: // perhaps its successor is known now, and soon takes over
 			pause = first / 2
-		case <-give.C:
+		case <-within.Done():
+			if ctx.Err() != nil {
+				return admission.Ticket{}, context.Cause(ctx)
+			}
 			return admission.Ticket{}, err
-		case <-ctx.Done():
-			return admission.Ticket{}, context.Cause(ctx)
 		}
 	}
 }
@@ -102,21 +103,19 @@ func (g *ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) 
 		return now == successor && g.entitled(standing.Node)
 	})
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, c.patience())
-	defer cancel()
 	if c.Op == opTest {
 		return g.polls.ask(ctx, m.Node, c, func(wait time.Duration) (admission.Ticket, error) {
 			c.Wait = wait
-			return g.askMember(ctx, m, c)
+			return g.askMember(ctx, g.polling, m, c)
 		})
 	}
-	return g.askMember(ctx, m, c)
+	return g.askMember(ctx, g.client, m, c)
 }
 
 // askMember carries out a call at another gateway.
-func (g *ticketCalls) askMember(ctx context.Context, m membership.Member, c ticketCall) (admission.Ticket, error) {
+func (g *ticketCalls) askMember(ctx context.Context, client *http.Client, m membership.Member, c ticketCall) (admission.Ticket, error) {
 	var reply ticketReply
-	if err := g.call(ctx, m, ticketsPath, c, &reply); err != nil {
+	if err := g.callBy(ctx, client, m, ticketsPath, c, &reply); err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)
 	}
 	switch {
@@ -164,7 +163,7 @@ func (g *ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) 
 	for _, p := range g.all() {
 		p.mu.Lock()
 		if ts := p.tickets(); ts != nil {
-			_, ended := ts.Ended(id)
+			_, ended, _ := ts.Ended(id)
 			if ended || ts.Get(id) != nil {
 				p.mu.Unlock()
 				return p, nil

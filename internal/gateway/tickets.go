@@ -123,8 +123,11 @@ func (p ticketManager) find(id string) (*pool.Ticket, error) {
 	if t := ts.Get(id); t != nil {
 		return t, nil
 	}
-	if how, known := ts.Ended(id); known {
+	switch how, known, synced := ts.Ended(id); {
+	case known && synced:
 		return nil, &admission.EndedError{How: how}
+	case known:
+		return nil, admission.ErrElsewhere
 	}
 	return nil, admission.ErrUnknownTicket
 }

@@ -48,7 +48,9 @@ func (p *Pool) expire(now time.Duration) {
 		}
 		switch {
 		case t.Expires > now && t.due() <= now:
+			known := t.version
 			p.note(now, t)
+			t.version = min(t.version, known) // it promises the holder nothing new, who need not wait for it
 		case t.Expires > now:
 			heap.Fix(&ts.due, t.index)
 		case t.ends > 0 && t.ends <= now:

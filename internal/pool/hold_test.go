@@ -195,6 +195,9 @@ func TestSuccessorCountsOn(t *testing.T) {
 	}
 	w.now += noteEvery
 	w.carry(3, p.Wake(w.now))
+	if !p.Tickets().Synced(tk) {
+		t.Error("its holder waits until the successors have what is left of the hold, again every second")
+	}
 	if r := record(); r.Left != 0 || r.HoldLeft > holdMax/2-6*noteEvery {
 		t.Errorf("a second later %v and %v are left in the record", r.Left, r.HoldLeft)
 	}

@@ -46,10 +46,11 @@ func newTickets(self kmutex.Node, replicas *replication.ReplicaSet, disk Disk) *
 // Get returns a ticket that has not ended; nil: there is none.
 func (ts *Tickets) Get(id string) *Ticket { return ts.byID[id] }
 
-// Ended returns how one of the last tickets ended.
-func (ts *Tickets) Ended(id string) (admission.Ending, bool) {
-	how, known := ts.ended.how[id]
-	return how, known
+// Ended returns how one of the last tickets ended, and whether its holder may know: as for
+// [Tickets.Synced], because a gateway that is no member any more may be mistaken.
+func (ts *Tickets) Ended(id string) (how admission.Ending, known, synced bool) {
+	e, known := ts.ended.how[id]
+	return e.how, known, ts.SyncedTo(e.version)
 }
 
 // Of returns how many tickets a client has.
@@ -129,8 +130,8 @@ func (ts *Tickets) remove(t *Ticket, how admission.Ending) {
 		delete(ts.clients, t.Client)
 	}
 	heap.Remove(&ts.due, t.index)
-	ts.ended.add(t.ID, how)
 	ts.table.Delete(t.ID)
+	ts.ended.add(t.ID, ended{how, ts.table.Version()})
 }
 
 // note writes t into the table; at the end of the event the change goes to the successors.
@@ -147,16 +148,22 @@ func (p *Pool) note(now time.Duration, t *Ticket) {
 // endings remembers how the last tickets ended, so that their holders get a better answer
 // than that the ticket is unknown.
 type endings struct {
-	how  map[string]admission.Ending
+	how  map[string]ended
 	next int
 	ring [endingsKept]string
 }
 
+// ended is how a ticket ended, and with which version of the table.
+type ended struct {
+	how     admission.Ending
+	version uint64
+}
+
 const endingsKept = 4096
 
-func (e *endings) add(id string, how admission.Ending) {
+func (e *endings) add(id string, how ended) {
 	if e.how == nil {
-		e.how = make(map[string]admission.Ending)
+		e.how = make(map[string]ended)
 	}
 	delete(e.how, e.ring[e.next])
 	e.ring[e.next], e.how[id] = id, how

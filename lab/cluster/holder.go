@@ -193,7 +193,10 @@ func (p *process) onCall(from int, m *callMsg) {
 	ts := p.gateway.Pool().Tickets()
 	t := ts.Get(m.id)
 	if t == nil {
-		how, ended := ts.Ended(m.id)
+		how, ended, synced := ts.Ended(m.id)
+		if ended && !synced {
+			return
+		}
 		if !ended && m.owner != p.gateway.Node() && !ts.Absorbed(m.owner) {
 			return // not taken over yet
 		}
