@@ -81,10 +81,9 @@ func (l slowListener) Accept() (net.Conn, error) {
 
 // With a round trip of a tenth of the lease everything is quiet: nobody is elected
 // twice, suspected, or without a lease. Each new connection costs two round trips
-// more, as a handshake of TCP and one of TLS do. For ten minutes with KGATE_SOAK.
+// more, as a handshake of TCP and one of TLS do.
 func TestRoundTrips(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-
 		const leaseTime = 3 * time.Second
 		n := network{delay: leaseTime / 20}
 		var gateways []*gateway

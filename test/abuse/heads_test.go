@@ -111,8 +111,10 @@ func sendHeads2(t *testing.T, addr string, requests int) (wire int) {
 		for i := range streams {
 			block.Reset()
 			for _, field := range []hpack.HeaderField{
-				{Name: ":method", Value: http.MethodGet}, {Name: ":scheme", Value: "http"},
-				{Name: ":path", Value: "/"}, {Name: ":authority", Value: "kgate.test"},
+				{Name: ":method", Value: http.MethodGet},
+				{Name: ":scheme", Value: "http"},
+				{Name: ":path", Value: "/"},
+				{Name: ":authority", Value: "kgate.test"},
 			} {
 				_ = enc.WriteField(field)
 			}

@@ -47,7 +47,7 @@ func TestReleaseEndsRequests(t *testing.T) {
 			return nil, nil, err
 		}
 		defer slot.Release()
-		ctx, _ := slot.Context(t.Context()) //nolint:govet // it ends with the slot
+		ctx, _ := slot.Context(t.Context()) // it ends with the slot
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, http.NoBody)
 		if err != nil {
 			return nil, nil, err
@@ -60,7 +60,7 @@ func TestReleaseEndsRequests(t *testing.T) {
 		_, _, before := judge.Counts()
 		go func() {
 			defer close(asked)
-			if res, err := client.Do(req); !errors.Is(err, kgate.ErrLost) {
+			if res, err := client.Do(req); !errors.Is(err, kgate.ErrLost) { //nolint:bodyclose // there is none
 				t.Errorf("a request that outlives its slot: %v, %v", res, err)
 			}
 		}()
@@ -83,7 +83,7 @@ func TestReleaseEndsRequests(t *testing.T) {
 			})
 		}
 		reading.Wait()
-		_, asked, err := get("/silent")
+		_, asked, err := get("/silent") //nolint:bodyclose // there is none
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestContextEndsWithSlot(t *testing.T) {
 	var last context.Context
 	for range 1000 {
 		slot := acquire(t, n)
-		last, _ = slot.Context(context.Background()) //nolint:govet // that is what is tested
+		last, _ = slot.Context(context.Background()) // which nobody ends
 		slot.Release()
 	}
 	soon(t, "the context ends", last.Done())
