@@ -432,7 +432,7 @@ func readSlowly(c *net.TCPConn, d time.Duration) {
 // gateway can write nothing and the client can send nothing.
 func TestTCPSlowUpstreamIsNotIdle(t *testing.T) {
 	t.Parallel()
-	const idle = 1500 * time.Millisecond
+	const idle = 3 * time.Second
 	up := newTCPUpstream(t, func(c *net.TCPConn) { readSlowly(c, 3*idle) })
 	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
 	c := g.dial()
