@@ -16,6 +16,7 @@ type stream struct {
 	http2  *http2
 	caller Caller
 	upload *watchedBody // nil: the request has no body
+	before int64        // bytes read of the connection
 
 	mu     sync.Mutex
 	closed bool // informational answers are no longer taken
@@ -40,7 +41,7 @@ func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		h.unused()
 		return nil, &UpgradeError{Detail: "HTTP/2 has no upgrades"}
 	}
-	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller}
+	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller, before: h.read.Load()}
 	s.stop = s.stopUpload
 	out := req
 	if hasBody(req) {
@@ -131,20 +132,30 @@ type streamReset struct {
 // Error implements error, as errors.As demands.
 func (streamReset) Error() string { return "the server has reset the stream" }
 
-// IsUnseen reports whether err of a RoundTrip over HTTP/2 says that the server has not
-// looked at the request.
-func IsUnseen(err error) bool {
+// unseenError is returned for a request that the server has not looked at.
+type unseenError struct{ error }
+
+func (e unseenError) Unwrap() error { return e.error }
+
+// IsUnseen reports whether an Exchange has failed with err because the server has not looked
+// at the request.
+func IsUnseen(err error) bool { return errors.As(err, new(unseenError)) }
+
+// saysUnseen reports whether err of net/http's says so. The server may have begun to answer
+// all the same.
+func saysUnseen(err error) bool {
 	var reset streamReset
 	refused := errors.As(err, &reset) && reset.Code == codeRefusedStream
 	return refused || err.Error() == errUnusable || err.Error() == errGoAway
 }
 
-// explain returns err as a deadError if the request may be sent again.
+// explain returns err as a deadError if the request may be sent again. Whatever is read while it
+// is in flight may be of its answer: half a header, of which net/http does not tell.
 func (s *stream) explain(err error) error {
 	if IsUnseen(err) {
 		return &deadError{err: err, unseen: s.upload == nil || !s.upload.touched.Load()}
 	}
-	if s.http2.used.Load() && s.http2.Err() != nil && isEnd(err) {
+	if s.http2.used.Load() && s.http2.Err() != nil && isEnd(err) && s.http2.read.Load() == s.before {
 		return &deadError{err: err}
 	}
 	return err
