@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,6 +110,45 @@ func TestClosedHereIsNotSentAgain(t *testing.T) {
 				t.Errorf("the server saw it %d times, over %d connections: %v", s.seen.Load(), caller.conns, err)
 			}
 		})
+	}
+}
+
+// TestSentOnceIsNoDialError: a request that was sent, and whose server then takes no connection to
+// send it again, does not fail with a DialError, unless the server has not looked at it.
+func TestSentOnceIsNoDialError(t *testing.T) {
+	for name, unseen := range map[string]bool{"ends": false, "goes away": true} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			frames(conn, bufio.NewReader(conn), func(fr *xhttp2.Framer, stream uint32) {
+				if stream == 1 {
+					answerOK(fr, stream)
+					return
+				}
+				_ = l.Close()
+				if unseen {
+					_ = fr.WriteGoAway(1, xhttp2.ErrCodeNo, nil)
+				}
+				_ = conn.(*net.TCPConn).CloseWrite()
+			})
+		})
+		c := newClient(t, l.Addr().String(), func(cfg *Config) { cfg.Scheme = "h2c" })
+		if _, err := get(t, c, request(t, "GET", nil)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = get(t, c, request(t, "GET", nil))
+		if err == nil || errors.As(err, new(*DialError)) != unseen {
+			t.Errorf("%s: %v", name, err)
+		}
+		serving.Wait()
 	}
 }
 
