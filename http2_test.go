@@ -143,6 +143,10 @@ func (f *frames) answer(s stream, path string, whole bool) {
 		}
 		end()
 		header("200", true)
+	case "/hinted": // and then refused
+		header("103", false)
+		delete(f.open, s)
+		_ = s.WriteRSTStream(s.id, http2.ErrCodeRefusedStream)
 	case "/enough": // of the request
 		header("200", false)
 		_ = s.WriteData(s.id, true, []byte("enough"))
@@ -218,6 +222,23 @@ func TestTransportStreams(t *testing.T) {
 	defer f.mu.Unlock()
 	if f.most != 1 || f.streams < rounds/2 {
 		t.Errorf("of %d streams %d were open at once", f.streams, f.most)
+	}
+}
+
+// TestTransportAnswered: a request that the server has begun to answer is not sent again.
+func TestTransportAnswered(t *testing.T) {
+	f, addr := serveFrames(t)
+	var standing atomic.Uint64
+	standing.Store(1)
+	rt := newFenced(inClear(), standing.Load)
+	defer (&http.Client{Transport: rt}).CloseIdleConnections()
+	if err := do(slotUnder(t, &standing), rt, http.MethodPost, "http://"+addr+"/hinted", nil); err == nil {
+		t.Error("there is an answer")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.streams != 1 {
+		t.Errorf("sent %d times", f.streams)
 	}
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -97,5 +98,38 @@ func TestNotSentTwice(t *testing.T) {
 		if n := hits.Load(); res.StatusCode != 502 || n != int32(i+1) {
 			t.Errorf("%s: status %d, %d upstreams have seen it", method, res.StatusCode, n)
 		}
+	}
+}
+
+// TestResendGoesNowhereElse: what may be sent again to an upstream that has closed a kept
+// connection goes to no other one, also when that upstream takes no new connection.
+func TestResendGoesNowhereElse(t *testing.T) {
+	var hits atomic.Int32
+	var urls []*url.URL
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/last" {
+				hits.Add(1)
+				_ = l.Close()
+				panic(http.ErrAbortHandler)
+			}
+		})}
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(func() { _ = server.Close() })
+		urls = append(urls, &url.URL{Scheme: "http", Host: l.Addr().String()})
+	}
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) { c.Pools[0].Upstreams = urls })
+	for range 2 { // both have a kept connection
+		g.answer("/")
+		g.records.next(t)
+	}
+	res := g.do(g.request("GET", "/last"))
+	_ = res.Body.Close()
+	if rec := g.records.next(t); res.StatusCode != 502 || hits.Load() != 1 || rec.ReusedConns != 1 {
+		t.Errorf("status %d, %d upstreams have seen it, %+v", res.StatusCode, hits.Load(), rec)
 	}
 }

@@ -109,6 +109,9 @@ func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, er
 	var dead *deadError
 	if errors.As(err, &dead) && mayResend(req, dead) {
 		res, err = c.try(req, caller, true)
+		if !dead.unseen && errors.As(err, new(*DialError)) {
+			err = dead // not the DialError: something was sent before
+		}
 	}
 	return res, err
 }

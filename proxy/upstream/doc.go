@@ -37,4 +37,8 @@
 // Streams are net/http's (http.ClientConn); Streams counts them, and lets an
 // exchange end only when its stream is out of that count. What is written is
 // checked below it, as with HTTP/1.1.
+//
+// A request that the server says it has not looked at is sent once more, unless it has
+// begun to answer it. So is one that HTTP/1.1 would send once more, if nothing of any
+// stream was read while it was in flight.
 package upstream

@@ -1,14 +1,20 @@
 package upstream
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // slowServer keeps every request but those to /first. It counts them.
@@ -104,5 +110,99 @@ func TestClosedHereIsNotSentAgain(t *testing.T) {
 				t.Errorf("the server saw it %d times, over %d connections: %v", s.seen.Load(), caller.conns, err)
 			}
 		})
+	}
+}
+
+// TestSentOnceIsNoDialError: a request that was sent, and whose server then takes no connection to
+// send it again, does not fail with a DialError, unless the server has not looked at it.
+func TestSentOnceIsNoDialError(t *testing.T) {
+	for name, unseen := range map[string]bool{"ends": false, "goes away": true} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			frames(conn, bufio.NewReader(conn), func(fr *xhttp2.Framer, stream uint32) {
+				if stream == 1 {
+					answerOK(fr, stream)
+					return
+				}
+				_ = l.Close()
+				if unseen {
+					_ = fr.WriteGoAway(1, xhttp2.ErrCodeNo, nil)
+				}
+				_ = conn.(*net.TCPConn).CloseWrite()
+			})
+		})
+		c := newClient(t, l.Addr().String(), func(cfg *Config) { cfg.Scheme = "h2c" })
+		if _, err := get(t, c, request(t, "GET", nil)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = get(t, c, request(t, "GET", nil))
+		if err == nil || errors.As(err, new(*DialError)) != unseen {
+			t.Errorf("%s: %v", name, err)
+		}
+		serving.Wait()
+	}
+}
+
+// TestAnsweredIsNotSentAgain: once an HTTP/2 server has begun to answer, the request is not sent
+// again, whatever it says next: it has looked at it. One whose connection ends unanswered is,
+// and one that the server says it has not looked at.
+func TestAnsweredIsNotSentAgain(t *testing.T) {
+	end := func(c net.Conn, _ *xhttp2.Framer, _ uint32) { _ = c.(*net.TCPConn).CloseWrite() }
+	refuse := func(_ net.Conn, fr *xhttp2.Framer, stream uint32) {
+		_ = fr.WriteRSTStream(stream, xhttp2.ErrCodeRefusedStream)
+	}
+	leave := func(c net.Conn, fr *xhttp2.Framer, stream uint32) {
+		_ = fr.WriteGoAway(stream-2, xhttp2.ErrCodeNo, nil)
+		end(c, fr, stream)
+	}
+	for _, tt := range []struct {
+		method, status string // begun with; none: unanswered
+		whole          bool   // the header
+		then           func(net.Conn, *xhttp2.Framer, uint32)
+		seen           int64
+	}{
+		{"GET", "103", true, end, 1},
+		{"GET", "103", true, refuse, 1},
+		{"POST", "103", true, refuse, 1},
+		{"POST", "103", true, leave, 1},
+		{"GET", "200", false, end, 1},
+		{"GET", "", true, end, 2},
+		{"POST", "", true, end, 1},
+		{"POST", "", true, refuse, 2},
+		{"POST", "", true, leave, 2},
+	} {
+		var conns, streams atomic.Int64
+		s := serve(t, func(c net.Conn, br *bufio.Reader) {
+			first := conns.Add(1) == 1
+			frames(c, br, func(fr *xhttp2.Framer, stream uint32) {
+				if streams.Add(1) != 2 || !first {
+					answerOK(fr, stream)
+					return
+				}
+				if tt.status != "" {
+					var block bytes.Buffer
+					_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":status", Value: tt.status})
+					_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: tt.whole})
+				}
+				tt.then(c, fr, stream)
+			})
+		})
+		c := newClient(t, s.addr, func(cfg *Config) { cfg.Scheme = "h2c" })
+		if _, err := get(t, c, request(t, "GET", nil)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := get(t, c, request(t, tt.method, nil))
+		if seen := streams.Load() - 1; seen != tt.seen || (err == nil) != (seen == 2) {
+			t.Errorf("%s, answered %q, header whole %v, seen %d times, want %d: %v", tt.method, tt.status, tt.whole, seen, tt.seen, err)
+		}
 	}
 }

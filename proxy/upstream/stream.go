@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -16,6 +15,7 @@ type stream struct {
 	http2  *http2
 	caller Caller
 	upload *watchedBody // nil: the request has no body
+	before int64        // bytes read of the connection
 
 	mu     sync.Mutex
 	closed bool // informational answers are no longer taken
@@ -40,7 +40,7 @@ func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		h.unused()
 		return nil, &UpgradeError{Detail: "HTTP/2 has no upgrades"}
 	}
-	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller}
+	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller, before: h.read.Load()}
 	s.stop = s.stopUpload
 	out := req
 	if hasBody(req) {
@@ -110,41 +110,13 @@ func (s *stream) endInformational() {
 	}
 }
 
-// Errors of net/http, which does not export them: the server has not looked at the
-// request.
-const (
-	errUnusable = "http2: client conn not usable"
-	errGoAway   = "http2: Transport received Server's graceful shutdown GOAWAY"
-)
-
-// codeRefusedStream means that the server has not looked at the request (RFC 9113,
-// section 8.7).
-const codeRefusedStream = 0x7
-
-// streamReset is filled in by errors.As from net/http's own error for a stream that the
-// server has reset: that one converts to any struct with fields of these names.
-type streamReset struct {
-	StreamID, Code uint32
-	Cause          error
-}
-
-// Error implements error, as errors.As demands.
-func (streamReset) Error() string { return "the server has reset the stream" }
-
-// IsUnseen reports whether err of a RoundTrip over HTTP/2 says that the server has not
-// looked at the request.
-func IsUnseen(err error) bool {
-	var reset streamReset
-	refused := errors.As(err, &reset) && reset.Code == codeRefusedStream
-	return refused || err.Error() == errUnusable || err.Error() == errGoAway
-}
-
-// explain returns err as a deadError if the request may be sent again.
+// explain returns err as a deadError if the request may be sent again. Whatever is read while it
+// is in flight may be of its answer: half a header, of which net/http does not tell.
 func (s *stream) explain(err error) error {
 	if IsUnseen(err) {
 		return &deadError{err: err, unseen: s.upload == nil || !s.upload.touched.Load()}
 	}
-	if s.http2.used.Load() && s.http2.Err() != nil && isEnd(err) {
+	if s.http2.used.Load() && s.http2.Err() != nil && isEnd(err) && s.http2.read.Load() == s.before {
 		return &deadError{err: err}
 	}
 	return err

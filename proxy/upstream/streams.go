@@ -53,6 +53,7 @@ type Socket interface {
 type Streams struct {
 	*http.ClientConn
 	socket Socket
+	read   atomic.Int64 // bytes, until now
 
 	mu        sync.Mutex
 	exchanges int
@@ -128,7 +129,7 @@ func NewStreams(ctx context.Context, tr *http.Transport, address string, conn ne
 }
 
 // firstFrames is a connection that tells when its first frames have been taken: SETTINGS
-// come first.
+// come first. It counts what is read.
 type firstFrames struct {
 	net.Conn
 	streams *Streams
@@ -148,13 +149,13 @@ func (f *firstFrames) Close() error {
 // Read implements net.Conn. It is called on one goroutine, which has taken what it has
 // read when it comes again.
 func (f *firstFrames) Read(p []byte) (int, error) {
-	if f.reads == 2 {
-		return f.Conn.Read(p)
-	}
-	if f.reads++; f.reads == 2 {
-		close(f.taken)
+	if f.reads < 2 {
+		if f.reads++; f.reads == 2 {
+			close(f.taken)
+		}
 	}
 	n, err := f.Conn.Read(p)
+	f.streams.read.Add(int64(n))
 	if err != nil && f.reads == 1 {
 		f.reads = 2
 		close(f.taken)
@@ -180,7 +181,8 @@ func (s *Streams) Begin() bool {
 
 // Exchange makes a request that Begin has counted. When it fails, or Close of the answer's
 // body returns, the request's stream is closed on the wire, or the connection is.
-// The request's body is closed to end a Read that waits.
+// The request's body is closed to end a Read that waits. IsUnseen tells of its error whether
+// the request may be sent again.
 func (s *Streams) Exchange(req *http.Request) (*http.Response, error) {
 	return (&exchange{streams: s, stop: func() { _ = req.Body.Close() }}).do(req, new(httptrace.ClientTrace))
 }
@@ -281,6 +283,7 @@ type exchange struct {
 	stop    func() // ends a Read of the request's body that waits
 
 	written    atomic.Bool // the whole request
+	heard      atomic.Bool // the server has begun to answer: it has looked at the request
 	open, over sync.Once
 }
 
@@ -289,6 +292,7 @@ func (x *exchange) do(req *http.Request, trace *httptrace.ClientTrace) (*http.Re
 	var ctx context.Context
 	ctx, x.cancel = context.WithCancel(req.Context())
 	trace.WroteHeaders = x.opened
+	trace.GotFirstResponseByte = func() { x.heard.Store(true) }
 	x.written.Store(!hasBody(req))
 	trace.WroteRequest = func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
@@ -299,6 +303,9 @@ func (x *exchange) do(req *http.Request, trace *httptrace.ClientTrace) (*http.Re
 	x.opened() // net/http checks for cancellation before it writes
 	if err != nil {
 		x.end()
+		if saysUnseen(err) && !x.heard.Load() {
+			err = unseenError{err}
+		}
 		return nil, err
 	}
 	if IsEmpty(res.Body) && x.written.Load() {
