@@ -306,16 +306,44 @@ local function refuse(txn, s)
   txn:done(reply)
 end
 
--- disown removes what a client says in kgate's name. HAProxy has names in lower case. Many a
--- server takes any byte that is no letter or digit for the hyphen.
+-- tokens returns the elements of a header's lists, in lower case.
+local function tokens(values)
+  local all = {}
+  for _, value in pairs(values or {}) do
+    for token in value:lower():gmatch("[^,%s]+") do table.insert(all, token) end
+  end
+  return all
+end
+
+-- disown removes what a client says in kgate's name, and by Connection of kgate's own words
+-- to a proxy behind. HAProxy has names in lower case. Many a server takes any byte that is no
+-- letter or digit for the hyphen. An Upgrade to another kind of HTTP goes, too: any number of
+-- requests would pass behind this one, without a slot.
+local other_http = {h2c = true, h2 = true, http = true, tls = true}
 local function disown(message)
-  for name in pairs(message:get_headers()) do
+  local headers = message:get_headers()
+  for name in pairs(headers) do
     if name:match("^kgate%W") then message:del_header(name) end
   end
+  for _, protocol in ipairs(tokens(headers.upgrade)) do
+    if other_http[protocol:match("^[^/]*")] then
+      message:del_header("upgrade")
+      message:del_header("http2-settings")
+    end
+  end
+  local kept = {}
+  for _, name in ipairs(tokens(headers.connection)) do
+    if not name:match("^kgate%W") then table.insert(kept, name) end
+  end
+  if headers.connection then message:set_header("connection", table.concat(kept, ", ")) end
 end
 
 local function request(flt, txn, message)
   local s = flt.stream
+  if message:get_stline().method == "CONNECT" then -- what follows passes unseen
+    txn:done(txn:reply{status = 501, reason = "Not Implemented"})
+    return filter.ERROR
+  end
   if not s then disown(message) end
   local pool = txn:get_var("txn.kgate_pool")
   if not pool then return filter.CONTINUE end

@@ -70,6 +70,50 @@ func TestForged(t *testing.T) {
 	}
 }
 
+// TestOneRequestOnly: nothing passes behind a request but WebSocket and its like, with a slot
+// or without. An upstream that would agree to any protocol judges.
+func TestOneRequestOnly(t *testing.T) {
+	came := make(chan *http.Request, 1)
+	_, _, upstream := cluster.NewJudge(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		came <- r
+		if r.Header.Get("Upgrade") != "" {
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		}
+	}))
+	c := cluster.Start(t, cluster.Options{Gateways: 1, K: 1, Upstream: upstream, Name: "one"})
+	h := fleet(t, c, options{upstream: upstream, ttl: 10, wait: 5, paths: true})[0]
+	// atUpstream returns the answer's status, and the request as it came; nil: it did not.
+	atUpstream := func(request string) (status int, r *http.Request) {
+		status = raw(t, h, request)
+		select {
+		case r = <-came:
+		default:
+		}
+		return status, r
+	}
+	for _, path := range []string{"/free", "/downloads/x"} {
+		for upgrade, passes := range map[string]bool{
+			"test": true, "h2c": false, "H2C": false, "h2c/1": false, "h2": false, "TLS/1.2": false, "HTTP/2.0": false, "test, h2c": false, "test\r\nUpgrade: h2c": false,
+		} {
+			status, r := atUpstream("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, KGATE-fence\r\nHTTP2-Settings: AAMAAABk\r\nUpgrade: " + upgrade + "\r\n\r\n")
+			switch {
+			case r == nil:
+				t.Errorf("%s, Upgrade: %q: status %d, did not come", path, upgrade, status)
+			case passes != (status == http.StatusSwitchingProtocols), !passes && len(r.Header["Upgrade"])+len(r.Header["Http2-Settings"]) > 0:
+				t.Errorf("%s, Upgrade: %q: status %d, came with %v", path, upgrade, status, r.Header)
+			case strings.Contains(strings.ToLower(fmt.Sprint(r.Header["Connection"])), "kgate"):
+				t.Errorf("%s: a proxy behind would drop the fence: Connection %q", path, r.Header["Connection"])
+			}
+		}
+	}
+	if status, r := atUpstream("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n"); r != nil || status != http.StatusNotImplemented {
+		t.Errorf("CONNECT: status %d, came: %v", status, r != nil)
+	}
+	whole(t, c, 5*time.Second)
+}
+
 // raw sends a request as it is, and returns the status of its answer.
 func raw(t *testing.T, h *haproxy, request string) int {
 	t.Helper()
