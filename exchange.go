@@ -57,7 +57,7 @@ func (x *exchange) prepare(r *http.Request, slot *Slot) *http.Request {
 			}
 		},
 	}))
-	proxy.RemoveKgate(r)
+	proxy.RemoveForbidden(r)
 	r.Header = r.Header.Clone()
 	r.Header["Kgate-Fence"] = []string{slot.Fence()}
 	if x.upload = uploadOf(r); x.upload != nil {

@@ -24,7 +24,8 @@ var errOtherNode = fmt.Errorf("%w: this Transport's node has no lease; use the T
 // under, and no other.
 //
 // A request needs a context with a slot; see [FromContext]. The slot's fence is sent as
-// the header Kgate-Fence; other headers and trailers Kgate-* are not sent.
+// the header Kgate-Fence; other headers and trailers Kgate-* are not sent, nor is an Upgrade
+// to another kind of HTTP.
 //
 // A slot serves one request after the other. While one is in flight a second one fails with
 // [ErrSlotInUse]. A request is over when RoundTrip has failed, when the response's body was

@@ -4,6 +4,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strings"
 )
 
 // Two names of fields are one to a server that makes CGI variables of them: neither case
@@ -52,9 +53,15 @@ func isPlain(name string) bool {
 
 func isKgate(name string) bool { return hasNamePrefix(name, "Kgate-") }
 
-// RemoveKgate removes from a request what only a gateway says: the fields Kgate-* of its
-// header and of its trailer, however they are spelled. It changes *r, but none of its maps.
-func RemoveKgate(r *http.Request) {
+// RemoveForbidden removes from a request what only a gateway says: the fields Kgate-* of its
+// header and of its trailer, however they are spelled. So it does with an Upgrade to another
+// kind of HTTP. It changes *r, but none of its maps.
+func RemoveForbidden(r *http.Request) {
+	if switchesHTTP(strings.Join(r.Header["Upgrade"], ", ")) {
+		r.Header = maps.Clone(r.Header)
+		delete(r.Header, "Upgrade")
+		delete(r.Header, "Http2-Settings")
+	}
 	for name := range r.Header {
 		if isKgate(name) {
 			r.Header = withoutKgate(r.Header)

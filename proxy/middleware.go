@@ -89,7 +89,7 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	}
 	g.rec.Aborted = true // unless it returns
 	r = r.WithContext(WithHeld(ctx, g.given))
-	RemoveKgate(r)
+	RemoveForbidden(r)
 	next.ServeHTTP(g, r)
 	g.rec.Aborted = false
 }

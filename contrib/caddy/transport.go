@@ -63,7 +63,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	m := t.app.member.Load()
 	if m == nil || kgate.FromContext(r.Context()) == nil {
 		r = r.WithContext(r.Context())
-		proxy.RemoveKgate(r)
+		proxy.RemoveForbidden(r)
 		return t.HTTPTransport.RoundTrip(r)
 	}
 	fenced := t.fenced.Load()

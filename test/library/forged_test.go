@@ -73,3 +73,55 @@ func TestForged(t *testing.T) {
 		})
 	}
 }
+
+// TestNoOtherHTTP: a client that asks to go on in another kind of HTTP is served as if it had
+// not, since any number of requests could pass behind the one with the slot. An upstream
+// that would agree to any protocol judges.
+func TestNoOtherHTTP(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	came := make(chan http.Header, 1)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		came <- r.Header
+		if r.Header.Get("Upgrade") != "" {
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		}
+	}))
+	defer upstream.Close()
+	to, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := new(http.Transport)
+	defer plain.CloseIdleConnections()
+	fenced := httputil.NewSingleHostReverseProxy(to)
+	fenced.Transport = n.Transport(nil)
+	other := httputil.NewSingleHostReverseProxy(to)
+	other.Transport = plain
+	for name, handler := range map[string]http.Handler{
+		"Middleware, any transport": n.Middleware("p")(other),
+		"Acquire, Transport": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			slot := acquire(t, n)
+			defer slot.Release()
+			ctx, cancel := slot.Context(r.Context())
+			defer cancel()
+			fenced.ServeHTTP(w, r.WithContext(ctx))
+		}),
+	} {
+		s := httptest.NewServer(handler)
+		defer s.Close()
+		for upgrade, want := range map[string]int{"websocket": 101, "h2c": 200, "H2C": 200, "TLS/1.2": 200, "HTTP/2.0": 200, "websocket, h2c": 200} {
+			conn := dial(t, s.Listener.Addr().String(), "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\nUpgrade: "+upgrade+"\r\n\r\n")
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+			got := soon(t, "the request at the upstream", came)
+			if res.StatusCode != want || want == 200 && len(got["Upgrade"])+len(got["Http2-Settings"]) > 0 {
+				t.Errorf("%s, Upgrade: %s: status %d, want %d; came with %v", name, upgrade, res.StatusCode, want, got)
+			}
+		}
+	}
+}
