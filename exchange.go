@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,13 @@ func (x *exchange) prepare(r *http.Request, slot *Slot) *http.Request {
 	proxy.RemoveForbidden(r)
 	r.Header = r.Header.Clone()
 	r.Header["Kgate-Fence"] = []string{slot.Fence()}
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		// Under these names net/http takes them for leave to send a POST without a body again.
+		if values, ok := r.Header[name]; ok {
+			delete(r.Header, name)
+			r.Header[strings.ToLower(name)] = values
+		}
+	}
 	if x.upload = uploadOf(r); x.upload != nil {
 		r.Body = x.upload
 	}

@@ -125,3 +125,48 @@ func TestNoOtherHTTP(t *testing.T) {
 		}
 	}
 }
+
+// TestSentOnce: no field of a client has a POST sent again when the upstream has ended a kept
+// connection without an answer. The upstream counts.
+func TestSentOnce(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	keys := make(chan string, 10)
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			keys <- r.Header.Get("Idempotency-Key") + r.Header.Get("X-Idempotency-Key")
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer upstream.Close()
+	client := &http.Client{Transport: n.Transport(nil)}
+	defer client.CloseIdleConnections()
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		slot := acquire(t, n)
+		ctx, cancel := slot.Context(t.Context())
+		for _, method := range []string{http.MethodGet, http.MethodPost} { // the first makes the connection
+			r, err := http.NewRequestWithContext(ctx, method, upstream.URL, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set(name, "a")
+			res, err := client.Do(r)
+			if (err == nil) != (method == http.MethodGet) {
+				t.Errorf("%s, %s: %v", name, method, err)
+			}
+			if err == nil {
+				_ = res.Body.Close()
+			}
+		}
+		cancel()
+		slot.Release()
+		if got := len(keys); got != 1 {
+			t.Errorf("%s: the POST came %d times", name, got)
+		}
+		if got := soon(t, "the POST", keys); got != "a" {
+			t.Errorf("%s came as %q", name, got)
+		}
+		for len(keys) > 0 {
+			<-keys
+		}
+	}
+}
