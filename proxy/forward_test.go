@@ -188,6 +188,7 @@ func TestInterim(t *testing.T) {
 		_, _ = w.Write(b)
 		w.Header().Set("X-Sum", r.Trailer.Get("X-In"))
 		w.Header().Set(http.TrailerPrefix+"X-Late", "late")
+		w.Header().Set(http.TrailerPrefix+"Content-Length", "1") // by which a message is read
 	}))
 	hints := 0
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -212,7 +213,7 @@ func TestInterim(t *testing.T) {
 	if rec := g.records.next(t); rec.Status != 200 || rec.UpstreamStatus != 200 || res.Header.Get("Server-Timing") == "" {
 		t.Errorf("record %+v, header %v", rec, res.Header)
 	}
-	if res.Trailer.Get("X-Sum") != "sum" || res.Trailer.Get("X-Late") != "late" {
+	if res.Trailer.Get("X-Sum") != "sum" || res.Trailer.Get("X-Late") != "late" || len(res.Trailer) != 2 {
 		t.Errorf("trailers %v", res.Trailer)
 	}
 }

@@ -246,10 +246,11 @@ func (ex *exchange) removeUntrusted(trailer http.Header) {
 }
 
 // isReserved reports whether only the gateway may say a field in an answer: Kgate-*,
-// by which its own answers are known; and Alt-Svc, which would lead clients past it.
+// by which its own answers are known; Alt-Svc, which would lead clients past it; and in a
+// trailer those by which a message is read.
 func isReserved(name string) bool {
-	bare := strings.TrimPrefix(name, http.TrailerPrefix)
-	return isKgate(bare) || bare == "Alt-Svc"
+	bare, late := strings.CutPrefix(name, http.TrailerPrefix)
+	return isKgate(bare) || bare == "Alt-Svc" || late && !httpguts.ValidTrailerHeader(bare)
 }
 
 // removeReserved removes such fields.
