@@ -99,6 +99,36 @@ func testTransferEncodingInHTTP10(t *testing.T, name, head, body string, secure 
 	})
 }
 
+// TestHTTP10BehindAnother: net/http has read such a request before it has answered the last one,
+// or skips a line before it. Nobody knows then whether it has Transfer-Encoding.
+func TestHTTP10BehindAnother(t *testing.T) {
+	const coded = "POST /b HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"
+	const get, post = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
+	for name, sent := range map[string][2]string{
+		"at once":                {get + coded, ""},
+		"with the end of a body": {post + "hello" + coded, ""},
+		"behind empty lines":     {post + "hello", "\r\n\r\n" + coded},
+		"partly":                 {get + coded[:50], coded[50:]},
+		"without a coding":       {get, "GET /b HTTP/1.0\r\nHost: h\r\n\r\n"},
+	} {
+		var seen atomic.Int64
+		g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err == nil && r.URL.Path == "/b" {
+				seen.Add(1)
+			}
+		}))
+		c := g.dial()
+		c.send(sent[0])
+		if res := c.response(); res.StatusCode != 200 {
+			t.Fatal(res.Status)
+		}
+		c.send(sent[1])
+		if got := c.answersUntilEnd(); !slices.Equal(got, []int{400}) || seen.Load() != 0 {
+			t.Errorf("%s: got %v; the upstream saw %d", name, got, seen.Load())
+		}
+	}
+}
+
 // TestDoubtCloses: after a request that may be read in another way, what follows on its
 // connection is nobody's request.
 func TestDoubtCloses(t *testing.T) {
