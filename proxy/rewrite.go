@@ -120,10 +120,7 @@ func (ex *exchange) fillHeader(out, in *http.Request) {
 	backend := ex.attempt.backend.Load()
 	header, trusted := out.Header, contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
-		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" {
-			continue
-		}
-		if !isPlain(name) && ex.owns(name) {
+		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" || ex.owns(name) {
 			continue
 		}
 		header[name] = values
