@@ -211,6 +211,47 @@ func TestHTTP2Consistent(t *testing.T) {
 	}
 }
 
+// TestHTTP2LengthIsTrue: no upstream gets the whole of a request whose body goes on behind the
+// length that it says, or ends in a malformed trailer.
+func TestHTTP2LengthIsTrue(t *testing.T) {
+	for name, then := range map[string]func(f *http2.Framer){
+		"more": func(f *http2.Framer) { _ = f.WriteData(1, true, []byte("xyz")) },
+		"a malformed trailer": func(f *http2.Framer) {
+			var block bytes.Buffer
+			_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":path", Value: "/smuggled"})
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+		},
+		"a reset":         func(f *http2.Framer) { _ = f.WriteRSTStream(1, http2.ErrCodeCancel) },
+		"the end, honest": func(f *http2.Framer) { _ = f.WriteData(1, true, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, whole := make(chan struct{}, 1), make(chan bool, 1)
+			g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				begun <- struct{}{}
+				_, err := io.Copy(io.Discard, r.Body)
+				whole <- err == nil
+			}))
+			var block bytes.Buffer
+			enc := hpack.NewEncoder(&block)
+			for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "h"}, {":path", "/"}, {"content-length", "3"}} {
+				_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+			}
+			var wire bytes.Buffer
+			conn, f := g.dial(), http2.NewFramer(&wire, nil)
+			conn.send(string(frames(t, func(f *http2.Framer) {
+				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+				_ = f.WriteData(1, false, []byte("abc"))
+			})))
+			<-begun
+			then(f)
+			conn.send(wire.String())
+			if got := <-whole; got != strings.Contains(name, "honest") {
+				t.Errorf("the upstream got the whole request: %v", got)
+			}
+		})
+	}
+}
+
 // outcomeOfStream returns the status of the next answer over HTTP/2, or with which code its
 // stream or the connection ends.
 func (c *rawConn) outcomeOfStream() string {
