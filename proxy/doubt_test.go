@@ -99,6 +99,36 @@ func testTransferEncodingInHTTP10(t *testing.T, name, head, body string, secure 
 	})
 }
 
+// TestHTTP10BehindAnother: net/http has read such a request before it has answered the last one,
+// or skips a line before it. Nobody knows then whether it has Transfer-Encoding.
+func TestHTTP10BehindAnother(t *testing.T) {
+	const coded = "POST /b HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"
+	const get, post = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
+	for name, sent := range map[string][2]string{
+		"at once":                {get + coded, ""},
+		"with the end of a body": {post + "hello" + coded, ""},
+		"behind empty lines":     {post + "hello", "\r\n\r\n" + coded},
+		"partly":                 {get + coded[:50], coded[50:]},
+		"without a coding":       {get, "GET /b HTTP/1.0\r\nHost: h\r\n\r\n"},
+	} {
+		var seen atomic.Int64
+		g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err == nil && r.URL.Path == "/b" {
+				seen.Add(1)
+			}
+		}))
+		c := g.dial()
+		c.send(sent[0])
+		if res := c.response(); res.StatusCode != 200 {
+			t.Fatal(res.Status)
+		}
+		c.send(sent[1])
+		if got := c.answersUntilEnd(); !slices.Equal(got, []int{400}) || seen.Load() != 0 {
+			t.Errorf("%s: got %v; the upstream saw %d", name, got, seen.Load())
+		}
+	}
+}
+
 // TestDoubtCloses: after a request that may be read in another way, what follows on its
 // connection is nobody's request.
 func TestDoubtCloses(t *testing.T) {
@@ -176,6 +206,47 @@ func TestHTTP2Consistent(t *testing.T) {
 			}
 			if status != want || seen.Load() != wantSeen {
 				t.Errorf("got %s; the upstream saw %d requests", status, seen.Load())
+			}
+		})
+	}
+}
+
+// TestHTTP2LengthIsTrue: no upstream gets the whole of a request whose body goes on behind the
+// length that it says, or ends in a malformed trailer.
+func TestHTTP2LengthIsTrue(t *testing.T) {
+	for name, then := range map[string]func(f *http2.Framer){
+		"more": func(f *http2.Framer) { _ = f.WriteData(1, true, []byte("xyz")) },
+		"a malformed trailer": func(f *http2.Framer) {
+			var block bytes.Buffer
+			_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":path", Value: "/smuggled"})
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+		},
+		"a reset":         func(f *http2.Framer) { _ = f.WriteRSTStream(1, http2.ErrCodeCancel) },
+		"the end, honest": func(f *http2.Framer) { _ = f.WriteData(1, true, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, whole := make(chan struct{}, 1), make(chan bool, 1)
+			g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				begun <- struct{}{}
+				_, err := io.Copy(io.Discard, r.Body)
+				whole <- err == nil
+			}))
+			var block bytes.Buffer
+			enc := hpack.NewEncoder(&block)
+			for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "h"}, {":path", "/"}, {"content-length", "3"}} {
+				_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+			}
+			var wire bytes.Buffer
+			conn, f := g.dial(), http2.NewFramer(&wire, nil)
+			conn.send(string(frames(t, func(f *http2.Framer) {
+				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+				_ = f.WriteData(1, false, []byte("abc"))
+			})))
+			<-begun
+			then(f)
+			conn.send(wire.String())
+			if got := <-whole; got != strings.Contains(name, "honest") {
+				t.Errorf("the upstream got the whole request: %v", got)
 			}
 		})
 	}

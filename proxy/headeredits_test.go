@@ -348,3 +348,21 @@ func BenchmarkHeaders(b *testing.B) {
 		})
 	}
 }
+
+// TestOwnedNameIsNotPlain: what a route sets or removes in requests no client can say in another
+// spelling, whichever one the configuration has.
+func TestOwnedNameIsNotPlain(t *testing.T) {
+	to, wire := wireUpstream(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	g := newGateway(t, 1, nil, func(c *Config) {
+		c.Pools[0].Upstreams = []*url.URL{to}
+		c.Edge.RequestIDHeader = "X_Req_Id"
+		c.Routes[0].RequestHeaders = HeaderEdits{Remove: []string{"X.Gone"}, Set: []Field{{"X_User", "gateway"}}}
+	})
+	for _, sep := range []string{"-", "_", "."} {
+		res := g.do(g.request("GET", "/", "X"+sep+"User", "forged", "X"+sep+"Req"+sep+"Id", "forged{}", "X"+sep+"Gone", "forged"))
+		_ = res.Body.Close()
+		if got := <-wire; strings.Contains(got, "forged") || !strings.Contains(got, "\r\nX_user: gateway\r\n") || !strings.Contains(got, "\r\nX_req_id: ") {
+			t.Errorf("with %q, the upstream got %q", sep, got)
+		}
+	}
+}

@@ -120,10 +120,7 @@ func (ex *exchange) fillHeader(out, in *http.Request) {
 	backend := ex.attempt.backend.Load()
 	header, trusted := out.Header, contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
-		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" {
-			continue
-		}
-		if !isPlain(name) && ex.owns(name) {
+		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" || ex.owns(name) {
 			continue
 		}
 		header[name] = values
@@ -224,10 +221,11 @@ func (v *viaValues) of(r *http.Request) string {
 }
 
 // isUntrusted reports whether a field of a client goes no further: Kgate-*, Proxy
-// (which CGI programs take for the address of a proxy that they should use) and,
-// unless the client is a trusted proxy, X-Forwarded-*, however they are spelled.
+// (which CGI programs take for the address of a proxy that they should use) and
+// X-Forwarded-*, however they are spelled. A trusted proxy may say X-Forwarded-*, in the
+// plain spelling: it passes the others on as its clients have sent them.
 func isUntrusted(name string, trusted bool) bool {
-	return isKgate(name) || name == "Proxy" || !trusted && hasNamePrefix(name, "X-Forwarded-")
+	return isKgate(name) || name == "Proxy" || hasNamePrefix(name, "X-Forwarded-") && !(trusted && isPlain(name))
 }
 
 // owns reports whether the gateway alone says the field of this name in a request.

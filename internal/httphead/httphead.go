@@ -10,27 +10,25 @@ import (
 )
 
 var (
-	transferEncoding = []byte("transfer-encoding:")
-	contentLength    = []byte("content-length:")
+	transferEncoding = []byte("transfer-encoding")
+	contentLength    = []byte("content-length")
 )
 
-// Scan looks at the head of one message; informational answers before it are passed over. One
-// goroutine at a time calls Read. The zero value is ready for use.
+// Scan looks at the head of one message. One goroutine at a time calls Read. The zero value is ready for use.
 type Scan struct {
 	coded, sized atomic.Bool
 
-	begin [len("transfer-encoding:")]byte // of the present line
-	have  int                             // bytes of it
-	within,
-	early, // an informational answer
-	ended bool
+	begin  [len("transfer-encoding:")]byte // of the present line
+	have   int                             // bytes of it
+	within bool
+	ended  bool
 }
 
 // Reset makes s ready for the next head.
 func (s *Scan) Reset() {
 	s.coded.Store(false)
 	s.sized.Store(false)
-	s.have, s.within, s.early, s.ended = 0, false, false, false
+	s.have, s.within, s.ended = 0, false, false
 }
 
 // Read takes what has come. What follows the head is passed over.
@@ -48,20 +46,23 @@ func (s *Scan) Read(p []byte) {
 
 // line takes the beginning of a line.
 func (s *Scan) line(begin []byte) {
-	switch empty := len(begin) == 0 || string(begin) == "\r"; {
+	switch {
 	case !s.within: // the first one
-		const status = len("HTTP/1.1 ")
 		s.within = true
-		s.early = len(begin) > status && string(begin[:5]) == "HTTP/" && begin[status] == '1'
-	case empty && s.early:
-		s.Reset()
-	case empty:
+	case len(begin) == 0 || string(begin) == "\r":
 		s.ended = true
-	case bytes.EqualFold(begin, transferEncoding):
+	case isField(begin, transferEncoding):
 		s.coded.Store(true)
-	case len(begin) >= len(contentLength) && bytes.EqualFold(begin[:len(contentLength)], contentLength):
+	case isField(begin, contentLength):
 		s.sized.Store(true)
 	}
+}
+
+// isField reports whether a line is a field of that name. There may be spaces before the colon,
+// which net/http lets pass in answers.
+func isField(begin, name []byte) bool {
+	n := len(name)
+	return len(begin) > n && bytes.EqualFold(begin[:n], name) && (begin[n] == ':' || begin[n] == ' ')
 }
 
 // Coded reports whether the head has Transfer-Encoding, as far as it has come.

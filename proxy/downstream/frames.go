@@ -29,7 +29,8 @@ type frameTimer struct {
 	timed   bool // the read deadline is set, for the present frame or header
 	frames  bool // a frame has come
 
-	head httphead.Scan // of the present request, if it is HTTP/1
+	head  httphead.Scan // of the first request, if it is HTTP/1
+	later bool          // the present request is another one
 
 	injected string    // what is to be read next, though the client has not sent it
 	over     bool      // it has left: as if the time for its header were over, once and for all
@@ -122,6 +123,9 @@ func (c *Conn) http() *frameTimer {
 	return c.frames
 }
 
-// IsCoded reports whether the present request of HTTP/1 has Transfer-Encoding, which net/http
-// takes out of HTTP/1.0. It may not know one that was sent before the answer to the last one.
-func (c *Conn) IsCoded() bool { return c != nil && c.http().head.Coded() }
+// MayBeCoded reports whether the present request of HTTP/1 has Transfer-Encoding, which net/http
+// takes out of HTTP/1.0, or is not the first one: it may have been read with the one before, and
+// nobody knows where it begins.
+func (c *Conn) MayBeCoded() bool {
+	return c != nil && (c.http().later || c.http().head.Coded())
+}

@@ -168,9 +168,7 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	case c == nil || state == http.StateNew:
 	case state == http.StateIdle:
 		c.idled()
-		if f := c.http(); f.http1 {
-			f.head.Reset()
-		}
+		c.http().later = true
 		s.limiter.waits(&c.entry)
 	case state != http.StateActive || c.http().http1 || c.entry.kept.Load():
 		s.limiter.serves(&c.entry)

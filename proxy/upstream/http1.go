@@ -210,6 +210,9 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			res.Body = h.tunnel(caller)
 			return res, nil
 		case res.StatusCode < 200:
+			next, _ := h.br.Peek(h.br.Buffered())
+			h.head.Reset()
+			h.head.Read(next)
 			if h.upload != nil && res.StatusCode == http.StatusContinue {
 				h.upload.begin()
 			}

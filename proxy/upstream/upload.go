@@ -219,7 +219,9 @@ const (
 
 var uploadBuffers = sync.Pool{New: func() any { return new([uploadBufferSize]byte) }}
 
-// send copies the body to the server. A piece is sent as soon as it has come.
+// send copies the body to the server. A piece is sent as soon as it has come, but the last one of
+// a known length with the body's end: over HTTP/2 more may come, or a malformed trailer, and then
+// the server must not have the whole request.
 func (u *upload) send() error {
 	buf := uploadBuffers.Get().(*[uploadBufferSize]byte)
 	defer uploadBuffers.Put(buf)
@@ -228,12 +230,23 @@ func (u *upload) send() error {
 	for {
 		room := buf[chunkHead : len(buf)-len(lineBreak)]
 		n, err := u.req.Body.Read(room)
+		left -= int64(n)
+		for !chunked && left == 0 && err == nil {
+			var more int
+			more, err = u.req.Body.Read(buf[:1]) // is for chunks only
+			left -= int64(more)
+		}
+		switch {
+		case chunked:
+		case left < 0:
+			return &InvalidRequestError{fmt.Sprintf("the body is longer than its length of %d", u.req.ContentLength)}
+		case left == 0 && !errors.Is(err, io.EOF):
+			return err
+		}
 		if n > 0 {
 			piece := room[:n]
 			if chunked {
 				piece = chunk(buf, n)
-			} else if left -= int64(n); left < 0 {
-				return &InvalidRequestError{fmt.Sprintf("the body is longer than its length of %d", u.req.ContentLength)}
 			}
 			u.ending.Store(!chunked && left == 0)
 			if werr := u.write(piece); werr != nil {
