@@ -225,7 +225,7 @@ func (v *viaValues) of(r *http.Request) string {
 // X-Forwarded-*, however they are spelled. A trusted proxy may say X-Forwarded-*, in the
 // plain spelling: it passes the others on as its clients have sent them.
 func isUntrusted(name string, trusted bool) bool {
-	return isKgate(name) || name == "Proxy" || hasNamePrefix(name, "X-Forwarded-") && !(trusted && isPlain(name))
+	return isKgate(name) || name == "Proxy" || hasNamePrefix(name, "X-Forwarded-") && (!trusted || !isPlain(name))
 }
 
 // owns reports whether the gateway alone says the field of this name in a request.
