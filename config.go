@@ -143,7 +143,7 @@ type Pool struct {
 	// 60 s; negative: no limit. Acquire waits as long as its context lasts.
 	QueueTimeout time.Duration
 	// Fair serves the clients of this node in turn, one request each. The nodes do not know
-	// each other's clients: one that asks at three nodes has three turns.
+	// each other's clients: a client that asks at three nodes has three turns.
 	Fair bool
 	// ClientLimit is how many requests of one client may wait at this node, ClientInFlight
 	// how many slots it may have, ClientTickets how many tickets. 0: no limit.

@@ -72,8 +72,8 @@ func (s *server) listenForOperators() error {
 	return nil
 }
 
-// startPatience is how long clients wait, unaccepted, until the node may admit requests: one that
-// is started again is ready within a second as a rule.
+// startPatience is how long the connections of clients wait to be accepted until the node may admit
+// requests. A node that is started again is ready within a second as a rule.
 const startPatience = 5 * time.Second
 
 // serve runs a server on the open sockets of a name, and returns the address of the
