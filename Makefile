@@ -43,7 +43,7 @@ check: ## what CI runs: all tests, race detector, linters; goes on after a failu
 	$(MAKE) --keep-going --no-print-directory all-tests race lint
 
 soak: ## the exact bounds in real time, and what runs long: about an hour on a quiet machine
-	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h ./kmutex ./lab/... ./internal/membership ./cmd/kgate ./test/...
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h ./kmutex ./lab/... ./internal/membership ./cmd/... ./test/...
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)

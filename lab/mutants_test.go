@@ -13,7 +13,7 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	suite := mutant.Suite{
 		Package: "./fuzz", By: "^TestSeeds$", Args: []string{"-fuzz.seeds=600", "-fuzz.findings=1"},
-		Note: `kgate lab replay \d+ --mode \w+`, Mutants: mutants,
+		Note: `kgate-lab replay \d+ --mode \w+`, Mutants: mutants,
 	}
 	if os.Getenv("KGATE_SOAK") != "" {
 		suite.Mutants = append(suite.Mutants, others...)

@@ -40,12 +40,13 @@ type commands struct {
 	Drain       drainCommand      `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
 	Leave       leaveCommand      `cmd:"" help:"Shut a gateway down in order, or remove a lost one by force."`
 	Exec        execCommand       `cmd:"" help:"Hold one slot while a command runs."`
-	Lab         labCommand        `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
+	Plan        planCommand       `cmd:"" help:"Predict how long requests wait with a k, or find the k for a wait."`
 	Keygen      keygenCommand     `cmd:"" help:"Make the keys and certificates that protect a cluster."`
 	Version     versionCommand    `cmd:"" help:"Print the version."`
 	ShowVersion versionFlag       `name:"version" help:"Print the version."`
 	Completion  completionCommand `cmd:"" help:"Print the script with which a shell completes command lines."`
 	Complete    completeCommand   `cmd:"" hidden:""`
+	Lab         labCommand        `cmd:"" hidden:"" passthrough:""`
 	Guard       guardCommand      `cmd:"" hidden:"" name:"exec-guard"`
 	Manual      manualCommand     `cmd:"" hidden:"" help:"Write the manual pages."`
 }

@@ -19,6 +19,12 @@ type Latency struct {
 	model func(nodes int, seed uint64) (network.Model, error)
 }
 
+// UnmarshalText implements [encoding.TextUnmarshaler] with [ParseLatency].
+func (l *Latency) UnmarshalText(text []byte) (err error) {
+	*l, err = ParseLatency(string(text))
+	return err
+}
+
 // ParseLatency reads what stands behind --latency:
 //
 //	constant:5ms     every message takes 5 ms

@@ -21,8 +21,8 @@ type Options struct {
 	Latency Latency
 	// Parallel is how many runs go on at once; 0: one per processor.
 	Parallel int
-	// Progress is told how many of the runs are done, from any goroutine.
-	Progress func(done, total int)
+	// Progress is told how many of an experiment's runs are done, from any goroutine.
+	Progress func(what string, done, total int)
 }
 
 // Runner runs experiments. Those that look at the same runs have them made once.
@@ -93,7 +93,7 @@ func (r *Runner) table(ctx context.Context, d *design, seeds int) (*Table, error
 				return fmt.Errorf("%v, seed %d: %w", c.rows[0], seed, err)
 			}
 			if r.opt.Progress != nil {
-				r.opt.Progress(int(done.Add(1)), len(runs))
+				r.opt.Progress(d.name, int(done.Add(1)), len(runs))
 			}
 			return nil
 		})

@@ -30,7 +30,7 @@ func TestSeeds(t *testing.T) {
 	}
 	if seed, err := strconv.ParseUint(*try, 10, 64); err == nil {
 		for _, f := range (Campaign{First: seed, Seeds: 1}.Run(t.Context())).Findings {
-			t.Fatalf("%v\nkgate lab replay %s", f.Err, f.Scenario.Args())
+			t.Fatalf("%v\nkgate-lab replay %s", f.Err, f.Scenario.Args())
 		}
 	}
 	began := time.Now()
@@ -38,7 +38,7 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%d seeds in %.1f s: %d requests served, %d events, %d epochs; paused processes had up to %d requests open beyond their leases",
 		r.Seeds, time.Since(began).Seconds(), r.Served, r.Events, r.Epochs, r.Apart)
 	for _, f := range r.Findings {
-		t.Errorf("%v\nkgate lab replay %s", f.Err, f.Scenario.Args())
+		t.Errorf("%v\nkgate-lab replay %s", f.Err, f.Scenario.Args())
 	}
 	if r.Seeds != *seeds && len(r.Findings) == 0 || r.Served < 50*int(*seeds) || r.Epochs < 2*r.Runs {
 		t.Error("too little has happened")

@@ -84,7 +84,7 @@ func (s *Scenario) kept() []int {
 	return all
 }
 
-// Args returns what `kgate lab replay` needs to play the scenario.
+// Args returns what `kgate-lab replay` needs to play the scenario.
 func (s *Scenario) Args() string {
 	args := fmt.Sprintf("%d --mode %s", s.Seed, s.Mode)
 	whole := New(s.Seed, s.Mode)

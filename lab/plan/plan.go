@@ -73,6 +73,16 @@ func (q Question) Validate() error {
 // grows without end.
 func (q Question) Load() float64 { return q.Rate * q.HoldMean.Seconds() / float64(q.K) }
 
+// Delay is the mean time that a message takes from one gateway to another.
+func (q Question) Delay() (time.Duration, error) {
+	q = q.withDefaults()
+	model, err := q.Latency.Model(q.Gateways, 1)
+	if err != nil {
+		return 0, err
+	}
+	return model.Mean(), nil
+}
+
 // Answer is how one kind of pool carries the load.
 type Answer struct {
 	Name string

@@ -169,7 +169,7 @@ func TestTicks(t *testing.T) {
 // markup.
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
-	if err := WriteReport(dir, "kgate lab report --out DIR", "v1", []*experiment.Result{result()}); err != nil {
+	if err := WriteReport(dir, "kgate-lab report --out DIR", "v1", []*experiment.Result{result()}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "index.html"))

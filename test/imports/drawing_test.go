@@ -21,6 +21,7 @@ var purpose = map[string]string{
 	"chordring":           "the home of a pool; serf",
 	"client":              "the ticket API in Go",
 	"cmd/kgate":           "the commands",
+	"cmd/kgate-lab":       "the lab's commands",
 	"coordinator":         "binding, late and early",
 	"internal/admin":      "status, changes, tickets",
 	"internal/config":     "the configuration file",

@@ -107,6 +107,7 @@ var allowed = map[string][]string{
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk", "lab/protocol/lookahead",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/rounds", "lab/workload",
 	},
+	"lab/bar":                    {},
 	"lab/report":                 {"lab/experiment", "lab/meter"},
 	"lab/plan":                   {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
 	"internal/membership/leader": {"kmutex", "internal/membership/lease"},
@@ -117,9 +118,10 @@ var allowed = map[string][]string{
 	},
 	"kgate":          {"internal/admin", "internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/node", "proxy", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream", "telemetry"},
 	"examples/three": {"kgate"},
+	"cmd/kgate-lab": {"lab/bar", "lab/experiment", "lab/fuzz", "lab/meter", "lab/report"},
 	"cmd/kgate": {
 		"kgate", "client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
-		"internal/hostaddr", "internal/journal", "internal/oncelog", "internal/peercert", "internal/socket", "lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report",
+		"internal/hostaddr", "internal/journal", "internal/oncelog", "internal/peercert", "internal/socket", "lab/bar", "lab/experiment", "lab/meter", "lab/plan",
 		"proxy", "proxy/downstream", "telemetry", "telemetry/otlp",
 	},
 }

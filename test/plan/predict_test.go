@@ -34,7 +34,7 @@ func (l reality) source(seed uint64) *workload.Source {
 	return workload.NewSource(l.workload(l.mean), gateways, rand.New(rand.NewPCG(seed, lab.WorkloadStream)))
 }
 
-// plan returns what kgate lab plan says of late binding.
+// plan returns what kgate plan says of late binding.
 func (l reality) plan(tb testing.TB, hold time.Duration) plan.Answer {
 	tb.Helper()
 	latency, err := experiment.ParseLatency("constant:" + loopback.String())

@@ -36,7 +36,7 @@ func (l reality) workload(hold time.Duration) workload.Config {
 
 // outcome is measured over predicted waits.
 type outcome struct {
-	planMean, planP99 float64 // what kgate lab plan says, of all possible arrivals
+	planMean, planP99 float64 // what kgate plan says, of all possible arrivals
 	sameMean, sameP99 float64 // the lab under the very arrivals and holds of the run
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/kgate/kgate/lab/bar"
 	"github.com/kgate/kgate/lab/experiment"
 	"github.com/kgate/kgate/lab/meter"
 	"github.com/kgate/kgate/lab/report"
@@ -16,10 +17,10 @@ import (
 
 // experimentFlags are common to run and report.
 type experimentFlags struct {
-	Seeds    int  `name:"seeds" placeholder:"N" help:"Runs of each configuration (default: as the experiment says)."`
-	Full     bool `name:"full" help:"The large size: for the paper's figures its 100 trials of 2000 requests per node. Takes hours."`
-	Parallel int  `name:"parallel" placeholder:"N" help:"Runs at once (default: one per processor). Results do not depend on it."`
-	latencyFlag
+	Seeds    int                `name:"seeds" placeholder:"N" help:"Runs of each configuration (default: as the experiment says)."`
+	Full     bool               `name:"full" help:"The large size: for the paper's figures its 100 trials of 2000 requests per node. Takes hours."`
+	Parallel int                `name:"parallel" placeholder:"N" help:"Runs at once (default: one per processor). Results do not depend on it."`
+	Latency  experiment.Latency `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
 }
 
 func (f *experimentFlags) Validate() error {
@@ -29,38 +30,38 @@ func (f *experimentFlags) Validate() error {
 	return nil
 }
 
-func (f *experimentFlags) options(b *bar) experiment.Options {
-	return experiment.Options{Seeds: f.Seeds, Full: f.Full, Latency: f.model, Parallel: f.Parallel, Progress: b.update}
+func (f *experimentFlags) options(b *bar.Bar) experiment.Options {
+	return experiment.Options{Seeds: f.Seeds, Full: f.Full, Latency: f.Latency, Parallel: f.Parallel, Progress: b.Update}
 }
 
-type labRunCommand struct {
-	Name string `arg:"" help:"An experiment of kgate lab list."`
+type runCommand struct {
+	Name string `arg:"" help:"An experiment of kgate-lab list."`
 	Out  string `name:"out" type:"path" placeholder:"DIR" help:"Folder for NAME.csv, and a plot NAME-1.svg, NAME-2.svg, ... of each figure."`
 	experimentFlags
 }
 
-func (labRunCommand) Help() string {
+func (runCommand) Help() string {
 	return `Prints the table (means over the seeds, +- half of the 95 % confidence interval),
 what the source claims beside what was measured, and one line of findings.
 
 Examples:
-  kgate lab run 003-fig3
-  kgate lab run scv --out figures
-  kgate lab run 003-fig2 --latency king:king128.top --seeds 10
+  kgate-lab run 003-fig3
+  kgate-lab run scv --out figures
+  kgate-lab run 003-fig2 --latency king:king128.top --seeds 10
 
 Exit codes: 0 done, 1 it could not run, 2 wrong command line.`
 }
 
-func (c *labRunCommand) Run(std streams) error {
+func (c *runCommand) Run(std streams) error {
 	e, err := experiment.Find(c.Name)
 	if err != nil {
-		return &codedError{code: exitUsage, err: err}
+		return usageError{err}
 	}
 	ctx, cancel := untilSignal()
 	defer cancel()
-	b := newBar(std, e.Name)
+	b := bar.New(std.err)
 	result, err := experiment.NewRunner(c.options(b)).Run(ctx, e)
-	b.close()
+	b.Close()
 	if err != nil {
 		return err
 	}

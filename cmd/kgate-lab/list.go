@@ -8,9 +8,9 @@ import (
 	"github.com/kgate/kgate/lab/experiment"
 )
 
-type labListCommand struct{}
+type listCommand struct{}
 
-func (labListCommand) Run(std streams) error {
+func (listCommand) Run(std streams) error {
 	out := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "NAME\tSOURCE\tSEEDS x ENTRIES\t--full\tWHAT")
 	for _, e := range experiment.All() {

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/lab/bar"
 	"github.com/kgate/kgate/lab/fuzz"
 )
 
-type labFuzzCommand struct {
+type fuzzCommand struct {
 	Seeds    uint64        `name:"seeds" default:"1000" help:"How many seeds to run."`
 	First    uint64        `name:"first" default:"0" help:"The first of them."`
 	Budget   time.Duration `name:"budget" default:"120s" placeholder:"TIME" help:"Start no further seed after this time."`
@@ -19,7 +20,7 @@ type labFuzzCommand struct {
 	Mode     string        `name:"mode" default:"both" enum:"both,safety,liveness" help:"both, safety or liveness."`
 }
 
-func (labFuzzCommand) Help() string {
+func (fuzzCommand) Help() string {
 	return `Each seed is a cluster of 1 to 9 gateways in virtual time, with requests and
 faults: processes lost, paused and restarted, partitions of any shape, slow links,
 wrong clocks, elections, wrong suspicions, joins, leaves, k changed. In the mode
@@ -29,25 +30,25 @@ also be served when the faults are over.
 A seed that fails is shrunk, and the command that runs it again is printed.
 
 Examples:
-  kgate lab fuzz
-  kgate lab fuzz --seeds 100000 --budget 1h --first 5000
+  kgate-lab fuzz
+  kgate-lab fuzz --seeds 100000 --budget 1h --first 5000
 
 Exit codes: 0 all seeds passed, 1 one failed, or the budget was too small for all,
 2 wrong command line.`
 }
 
-func (c *labFuzzCommand) Validate() error {
+func (c *fuzzCommand) Validate() error {
 	if c.Seeds < 1 || c.Budget <= 0 || c.Parallel < 0 {
 		return errors.New("--seeds must be at least 1, --budget more than 0, and --parallel not negative")
 	}
 	return nil
 }
 
-func (c *labFuzzCommand) Run(std streams) error {
+func (c *fuzzCommand) Run(std streams) error {
 	ctx, cancel := untilSignal()
 	defer cancel()
-	bar := newBar(std, "seeds")
-	campaign := fuzz.Campaign{First: c.First, Seeds: c.Seeds, Budget: c.Budget, Parallel: c.Parallel, Progress: func(done uint64) { bar.update(int(done), int(c.Seeds)) }}
+	shown := bar.New(std.err)
+	campaign := fuzz.Campaign{First: c.First, Seeds: c.Seeds, Budget: c.Budget, Parallel: c.Parallel, Progress: func(done uint64) { shown.Update("seeds", int(done), int(c.Seeds)) }}
 	if c.Parallel == 0 {
 		campaign.Parallel = runtime.GOMAXPROCS(0)
 	}
@@ -56,7 +57,7 @@ func (c *labFuzzCommand) Run(std streams) error {
 	}
 	began := time.Now()
 	r := campaign.Run(ctx)
-	bar.close()
+	shown.Close()
 	fmt.Fprintf(std.out, "%d seeds, %d runs in %.1f s: %d requests served, %d epochs, %.1f million events\n",
 		r.Seeds, r.Runs, time.Since(began).Seconds(), r.Served, r.Epochs, float64(r.Events)/1e6)
 	for _, f := range r.Findings {
@@ -64,7 +65,7 @@ func (c *labFuzzCommand) Run(std streams) error {
 	}
 	switch {
 	case len(r.Findings) > 0:
-		return &codedError{code: exitFailure}
+		return errFailed
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case r.Seeds < c.Seeds:
@@ -80,8 +81,8 @@ func printFinding(out io.Writer, f fuzz.Finding) {
 	small, err := fuzz.Shrink(f.Scenario, f.Err, runs)
 	fmt.Fprintf(out, "\nseed %d failed: %v\n", f.Scenario.Seed, firstLine(err))
 	printScenario(out, small, len(f.Scenario.Ops))
-	fmt.Fprintf(out, "  run it:   kgate lab replay %s --trace\n", small.Args())
-	fmt.Fprintf(out, "  whole:    kgate lab replay %s\n", f.Scenario.Args())
+	fmt.Fprintf(out, "  run it:   kgate-lab replay %s --trace\n", small.Args())
+	fmt.Fprintf(out, "  whole:    kgate-lab replay %s\n", f.Scenario.Args())
 }
 
 func printScenario(out io.Writer, s *fuzz.Scenario, of int) {
@@ -107,8 +108,8 @@ func firstLine(err error) string {
 	return line
 }
 
-// labReplayCommand runs one seed.
-type labReplayCommand struct {
+// replayCommand runs one seed.
+type replayCommand struct {
 	Seed  uint64 `arg:"" help:"The seed."`
 	Mode  string `name:"mode" default:"safety" enum:"safety,liveness" help:"safety or liveness."`
 	Hosts int    `name:"hosts" placeholder:"N" help:"Only the first hosts of the scenario."`
@@ -116,21 +117,21 @@ type labReplayCommand struct {
 	Trace bool   `name:"trace" help:"Print all that happens."`
 }
 
-func (labReplayCommand) Help() string {
+func (replayCommand) Help() string {
 	return `The same seed and flags give the same run, and the same trace byte for byte.
 
 Examples:
-  kgate lab replay 4711 --mode liveness
-  kgate lab replay 4711 --hosts 3 --keep 0-3,17 --trace
+  kgate-lab replay 4711 --mode liveness
+  kgate-lab replay 4711 --hosts 3 --keep 0-3,17 --trace
 
 Exit codes: 0 it passed, 1 it failed, 2 wrong command line.`
 }
 
-func (c *labReplayCommand) Run(std streams) error {
+func (c *replayCommand) Run(std streams) error {
 	s := fuzz.New(c.Seed, fuzz.Mode(c.Mode))
 	all := len(s.Ops)
 	if c.Hosts < 0 || c.Hosts > s.Hosts {
-		return &codedError{exitUsage, fmt.Errorf("the scenario of seed %d has %d hosts", c.Seed, s.Hosts)}
+		return usageError{fmt.Errorf("the scenario of seed %d has %d hosts", c.Seed, s.Hosts)}
 	}
 	if c.Hosts > 0 {
 		s = s.WithHosts(c.Hosts)
@@ -138,7 +139,7 @@ func (c *labReplayCommand) Run(std streams) error {
 	if c.Keep != "" {
 		ops, err := fuzz.ParseRanges(c.Keep)
 		if err != nil {
-			return &codedError{exitUsage, err}
+			return usageError{err}
 		}
 		s = s.Keep(ops)
 	}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kgate/kgate/lab/workload"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// planRun runs kgate plan and returns what it prints.
+func planRun(t *testing.T, want int, args ...string) (out, err string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	if code := run(append([]string{"plan"}, args...), streams{&o, &e}); code != want {
+		t.Fatalf("kgate plan %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), code, want, o.String(), e.String())
+	}
+	return o.String(), e.String()
+}
+
+func TestPlan(t *testing.T) {
+	load := []string{"--gateways", "4", "--rate", "1200/min", "--hold-mean", "200ms", "--entries", "2000", "--seeds", "2"}
+	out, _ := planRun(t, exitOK, append(load, "--k", "6")...)
+	for _, want := range []string{"load 0.667", "late", "early", "static split   grows without end: a gateway is overloaded with its 1 of the slots"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not printed:\n%s", want, out)
+		}
+	}
+	out, _ = planRun(t, exitOK, append(load, "--p99", "1s")...)
+	if !strings.Contains(out, "is the smallest with which 99 % of the requests wait at most 1s") {
+		t.Errorf("no k is found:\n%s", out)
+	}
+	out, _ = planRun(t, exitOK, "--k", "16", "--gateways", "5", "--rate", "80/s", "--hold-mean", "150ms", "--latency", "constant:40ms", "--entries", "20000", "--seeds", "3")
+	for _, want := range []string{"late           grows without end: slots do not get", "What helps: early binding (binding: early), fewer gateways, a larger k", "16 x 40ms, is more than a hold of 150ms"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not printed:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "early          grows") {
+		t.Errorf("early binding grows:\n%s", out)
+	}
+	// More gateways than slots: the first requests have to wait for messages.
+	planRun(t, exitFailure, "--gateways", "100", "--rate", "10/s", "--hold-mean", "20ms", "--entries", "300", "--seeds", "2", "--p99", "1ns")
+	for _, wrong := range [][]string{load, append(load, "--k", "-1"), append(load, "--k", "3", "--rate", "0/s"), append(load, "--k", "3", "--rate", "5/fortnight")} {
+		if _, err := planRun(t, exitUsage, wrong...); !strings.Contains(err, "kgate") {
+			t.Errorf("%v: %s", wrong, err)
+		}
+	}
+}
+
+// The mean and the SCV of what a gateway shows are those of the holds: within 2 % and a tenth by
+// the narrow buckets that a URL gives, and a quarter by the wide ones of a stored text.
+func TestPlanFromMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := telemetry.New(reg, telemetry.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	defer server.Close()
+	if _, err := readHolds(t.Context(), []string{server.URL}, ""); err == nil || !strings.Contains(err.Error(), "no request has ended") {
+		t.Errorf("without holds: %v", err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	want := map[string]float64{"steady": 0, "even": .25, "usual": 1, "heavy": 4}
+	truth := make(map[string]holds)
+	for name, scv := range want {
+		pool := m.AddPool(name)
+		var sum, squares float64
+		const n = 20_000
+		for range n {
+			hold := workload.SCV(300*time.Millisecond, scv).Draw(r)
+			pool.Hold(hold)
+			sum += hold.Seconds()
+			squares += hold.Seconds() * hold.Seconds()
+		}
+		truth[name] = holds{mean: time.Duration(sum / n * float64(time.Second)), scv: squares*n/(sum*sum) - 1}
+	}
+	file := filepath.Join(t.TempDir(), "metrics.txt")
+	text := httptest.NewRecorder()
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(text, httptest.NewRequest("GET", "/metrics", nil))
+	if err := os.WriteFile(file, text.Body.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for source, within := range map[string]float64{server.URL: .1, file: .25} {
+		for name := range want {
+			h, err := readHolds(t.Context(), []string{source}, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is := truth[name]; math.Abs(h.mean.Seconds()/is.mean.Seconds()-1) > .02 || math.Abs(h.scv-is.scv) > max(within*is.scv, .1) {
+				t.Errorf("%s from %s: mean %v, SCV %.2f; held %v, %.2f", name, source, h.mean, h.scv, is.mean, is.scv)
+			}
+		}
+	}
+	out, _ := planRun(t, exitOK, "--k", "16", "--rate", "40/s", "--from-metrics", server.URL, "--from-metrics", file, "--pool", "heavy", "--entries", "2000", "--seeds", "2")
+	if !strings.Contains(out, fmt.Sprintf("40000 requests of pool heavy were held %.3g s on average", truth["heavy"].mean.Seconds())) {
+		t.Errorf("what it read is not printed:\n%s", out)
+	}
+	if _, err := planRun(t, exitFailure, "--k", "16", "--rate", "40/s", "--from-metrics", file); !strings.Contains(err, "give --pool, one of even, heavy, steady, usual") {
+		t.Errorf("several pools: %s", err)
+	}
+	planRun(t, exitFailure, "--k", "16", "--rate", "40/s", "--from-metrics", file, "--pool", "none")
+	planRun(t, exitUsage, "--k", "16", "--rate", "40/s", "--from-metrics", file, "--hold-mean", "1s")
+	planRun(t, exitUsage, "--k", "16", "--rate", "40/s")
+}
+
+// The old name says where the command went.
+func TestLabMoved(t *testing.T) {
+	for args, want := range map[string]string{"lab plan --k 3": "kgate plan", "lab": "kgate-lab", "lab fuzz --seeds 3": "kgate-lab"} {
+		var o, e bytes.Buffer
+		if code := run(strings.Fields(args), streams{&o, &e}); code != exitUsage || !strings.Contains(e.String(), want) {
+			t.Errorf("kgate %s: exit code %d, %s", args, code, e.String())
+		}
+	}
+}
