@@ -118,7 +118,7 @@ var allowed = map[string][]string{
 	},
 	"kgate":          {"internal/admin", "internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/node", "proxy", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream", "telemetry"},
 	"examples/three": {"kgate"},
-	"cmd/kgate-lab": {"lab/bar", "lab/experiment", "lab/fuzz", "lab/meter", "lab/report"},
+	"cmd/kgate-lab":  {"lab/bar", "lab/experiment", "lab/fuzz", "lab/meter", "lab/report"},
 	"cmd/kgate": {
 		"kgate", "client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
 		"internal/hostaddr", "internal/journal", "internal/oncelog", "internal/peercert", "internal/socket", "lab/bar", "lab/experiment", "lab/meter", "lab/plan",
