@@ -134,5 +134,9 @@ func alive(peers []serfring.Member) []serfring.Member {
 }
 
 func find(peers []serfring.Member, name string) (serfring.Member, bool) {
-	return first(peers, func(p serfring.Member) bool { return p.Name == name })
+	i := slices.IndexFunc(peers, func(p serfring.Member) bool { return p.Name == name })
+	if i < 0 {
+		return serfring.Member{}, false
+	}
+	return peers[i], true
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -69,13 +70,13 @@ func TestWhoMayAskForWhat(t *testing.T) {
 			name   string
 			caller *tls.ConnectionState
 			token  string
-			cmd    command
+			cmd    views.Command
 			wrong  string
 		}{
-			{"goes itself", by("b"), "", command{Remove: &removeCommand{Node: own}}, ""},
-			{"takes another out", by("a"), "", command{Remove: &removeCommand{Node: own}}, "itself only"},
-			{"takes one out who is gone already", by("a"), "", command{Remove: &removeCommand{Node: 1 << 40}}, ""},
-			{"without TLS nobody can tell", nil, "", command{Remove: &removeCommand{Node: own}}, ""},
+			{"goes itself", by("b"), "", views.Command{Remove: &views.Remove{Node: own}}, ""},
+			{"takes another out", by("a"), "", views.Command{Remove: &views.Remove{Node: own}}, "itself only"},
+			{"takes one out who is gone already", by("a"), "", views.Command{Remove: &views.Remove{Node: 1 << 40}}, ""},
+			{"without TLS nobody can tell", nil, "", views.Command{Remove: &views.Remove{Node: own}}, ""},
 			{"defines a pool", by("b"), "new-token", pool("p", 3), ""},
 			{"defines a pool without the token", by("b"), "", pool("p", 3), "admin token"},
 			{"defines a pool and is no member", by("c"), "new-token", pool("p", 3), "not from a member"},
@@ -92,7 +93,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 			a.Cluster.config.AdminTokens = func() []string { return tokens }
 			r := httptest.NewRequest("POST", pathCommands, nil)
 			r.TLS = c.caller
-			data, err := encodeCommand(c.cmd)
+			data, err := views.Encode(c.cmd)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +128,7 @@ func TestThievesLearnNoToken(t *testing.T) {
 			if all := fmt.Sprint(r.URL, r.Header, string(data)); strings.Contains(all, token) {
 				t.Errorf("the leader sees the token: %s", all)
 			}
-			if cmd, err := decodeCommand(data); err == nil && cmd.Define != nil {
+			if cmd, err := views.DecodeCommand(data); err == nil && cmd.Define != nil {
 				seen <- asked{r.Header.Get(adminProofHeader), string(data)}
 			}
 			r.Body = io.NopCloser(bytes.NewReader(data))
@@ -137,7 +138,7 @@ func TestThievesLearnNoToken(t *testing.T) {
 		b.ready()
 		define(t, b, "p", 3)
 		got, leader := <-seen, a.stats().Server
-		other, err := encodeCommand(setK("p", 4))
+		other, err := views.Encode(setK("p", 4))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -16,8 +17,8 @@ import (
 // the other fields of the argument do not count. It waits until this gateway is
 // in the view, and keeps trying until ctx ends.
 func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
-	define := defineCommand{Name: p.Name, K: p.K, Rate: p.Rate, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), HoldMax: p.HoldMax}
-	if err := define.check(); err != nil {
+	define := views.Define{Name: p.Name, K: p.K, Rate: p.Rate, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), HoldMax: p.HoldMax}
+	if err := define.Check(); err != nil {
 		return err
 	}
 	known := func(v *View) bool { _, ok := v.Pool(p.Name); return ok }
@@ -28,7 +29,7 @@ func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
 	if known(c.View()) {
 		return nil
 	}
-	return c.proposer.agree(ctx, fmt.Sprintf("define pool %q", p.Name), command{Define: &define}, known)
+	return c.proposer.agree(ctx, fmt.Sprintf("define pool %q", p.Name), views.Command{Define: &define}, known)
 }
 
 // SetK changes the number of tokens of a pool in a new epoch and returns when
@@ -41,19 +42,19 @@ func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
 // begun at all gateways, the second one may follow; with another one it fails with
 // ErrConflict, and also while a lost gateway has a lease. See [Pool.Parts].
 func (c *Cluster) SetK(ctx context.Context, pool string, k, was int, epoch uint64) error {
-	err := checkK(k)
+	err := views.CheckK(k)
 	if err == nil && was != 0 {
-		err = checkK(was)
+		err = views.CheckK(was)
 	}
 	view := c.View()
 	if have, ok := view.Pool(pool); ok && err == nil {
-		err = have.Rate.checkParts(k)
+		err = have.Rate.CheckParts(k)
 	}
 	if err != nil {
 		return err
 	}
 	before := view.Number
-	return c.proposer.agree(ctx, fmt.Sprintf("set k of pool %q", pool), command{SetK: &setKCommand{Name: pool, K: k, Was: was, Epoch: epoch}}, func(v *View) bool {
+	return c.proposer.agree(ctx, fmt.Sprintf("set k of pool %q", pool), views.Command{SetK: &views.SetK{Name: pool, K: k, Was: was, Epoch: epoch}}, func(v *View) bool {
 		// Somebody else may have set another k right behind.
 		have, ok := v.Pool(pool)
 		return !ok || have.K == k || v.Number > before
@@ -64,15 +65,15 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int, epoch uint6
 // has it. A lower rate holds when that epoch has begun at all gateways, and no lost one
 // has a lease. It keeps trying until ctx ends.
 func (c *Cluster) SetRate(ctx context.Context, pool string, rate Rate) error {
-	err, view := rate.check(), c.View()
+	err, view := rate.Check(), c.View()
 	if have, ok := view.Pool(pool); ok && err == nil {
-		err = rate.checkParts(have.K)
+		err = rate.CheckParts(have.K)
 	}
 	if err != nil {
 		return err
 	}
 	before := view.Number
-	return c.proposer.agree(ctx, fmt.Sprintf("set the rate of pool %q", pool), command{SetRate: &setRateCommand{Name: pool, Rate: rate}}, func(v *View) bool {
+	return c.proposer.agree(ctx, fmt.Sprintf("set the rate of pool %q", pool), views.Command{SetRate: &views.SetRate{Name: pool, Rate: rate}}, func(v *View) bool {
 		have, ok := v.Pool(pool)
 		return !ok || have.Rate == rate || v.Number > before
 	})
@@ -89,7 +90,7 @@ type Why struct {
 // Recover begins a new epoch of a pool if it still is in the given one, and
 // returns when this gateway's view has a later one. It keeps trying until ctx ends.
 func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, why Why) error {
-	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), command{Recover: &recoverCommand{Pool: pool, Epoch: epoch, Spread: why.Spread, Whole: why.Whole}}, func(v *View) bool {
+	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), views.Command{Recover: &views.Recover{Pool: pool, Epoch: epoch, Spread: why.Spread, Whole: why.Whole}}, func(v *View) bool {
 		have, ok := v.Pool(pool)
 		return !ok || have.Epoch > epoch
 	})
@@ -100,12 +101,12 @@ func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, why Wh
 func (c *Cluster) UseTickets(ctx context.Context, pool string, ttl time.Duration) error {
 	said := func(v *View) bool {
 		have, ok := v.Pool(pool)
-		return ok && have.Tickets > 0 && have.ticketTTL() >= ttl
+		return ok && have.Tickets > 0 && have.LongestTTL() >= ttl
 	}
 	if said(c.View()) {
 		return nil
 	}
-	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), command{UseTickets: &useTicketsCommand{Pool: pool, TTL: ttl}}, said)
+	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), views.Command{UseTickets: &views.UseTickets{Pool: pool, TTL: ttl}}, said)
 }
 
 // Suspend takes the named gateway out as one whose lease may still run, with its vote, and
@@ -117,6 +118,6 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 	if !known {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	suspend := suspendCommand{Nodes: []kmutex.Node{node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
-	return c.proposer.agree(ctx, "suspend "+name, command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(node); return !still })
+	suspend := views.Suspend{Nodes: []kmutex.Node{node}, Reasons: []string{views.CutReason("an operator took it out, at " + c.config.Name)}}
+	return c.proposer.agree(ctx, "suspend "+name, views.Command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(node); return !still })
 }

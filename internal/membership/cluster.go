@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -157,12 +158,12 @@ func (c *Cluster) depart(ctx context.Context) error {
 		if !c.leads() {
 			return nil // it was one of several that are leaving, and nobody leads them
 		}
-		return c.proposer.applyHere(command{Remove: &removeCommand{Node: node}})
+		return c.proposer.applyHere(views.Command{Remove: &views.Remove{Node: node}})
 	}
 	if err := c.proposer.handOver(ctx); err != nil {
 		return fmt.Errorf("membership: leave: %w", err)
 	}
-	if err := c.proposer.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
+	if err := c.proposer.propose(ctx, views.Command{Remove: &views.Remove{Node: node}}); err != nil {
 		return fmt.Errorf("membership: leave: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/peercall"
 )
 
@@ -25,8 +26,8 @@ import (
 
 // stateAnswer is what a gateway says of the entries that it has applied.
 type stateAnswer struct {
-	Newest checkpoint `json:"newest"`
-	// Same tells whether the checkpoint that was asked about is one of its own, and
+	Newest views.Checkpoint `json:"newest"`
+	// Same tells whether the views.Checkpoint that was asked about is one of its own, and
 	// Known whether it could tell.
 	Same  bool `json:"same,omitempty"`
 	Known bool `json:"known,omitempty"`
@@ -38,7 +39,7 @@ type stateAnswer struct {
 
 // stateOf describes this gateway's state to one that has applied the entries up to
 // theirs.
-func (s *stateComparer) stateOf(theirs checkpoint) stateAnswer {
+func (s *stateComparer) stateOf(theirs views.Checkpoint) stateAnswer {
 	a := stateAnswer{Term: s.raft.CurrentTerm(), Newest: s.machine.newestCheckpoint()}
 	a.Same, a.Known = s.machine.compare(theirs)
 	a.Leads = s.leases.grantsIn(a.Term)

@@ -14,6 +14,7 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -151,7 +152,7 @@ func (c Config) Validate() error {
 	if c.Boot == "" || len(c.Boot) > 64 || strings.ContainsAny(c.Boot, "/ \n") {
 		bad("boot id %q: 1 to 64 bytes without slash and space are allowed", c.Boot)
 	}
-	if _, _, err := net.SplitHostPort(c.PeerAddr); err != nil || len(c.PeerAddr) > maxText {
+	if _, _, err := net.SplitHostPort(c.PeerAddr); err != nil || len(c.PeerAddr) > views.MaxText {
 		bad("peer address %q is not host:port", c.PeerAddr)
 	}
 	if c.Discovery == nil || c.Links == nil || c.Raft == nil || c.Control == nil {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/peercert"
 )
 
@@ -45,7 +46,7 @@ func (c *Cluster) newControl() *http.Server {
 // serveCommand applies a command as the leader. Only those that a gateway may
 // ask for are taken: letting in is the leader's own business.
 func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, views.MaxCommand))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -54,7 +55,7 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not the leader", http.StatusMisdirectedRequest)
 		return
 	}
-	cmd, err := decodeCommand(data)
+	cmd, err := views.DecodeCommand(data)
 	if err == nil {
 		err = c.allowed(r, cmd, data)
 	}
@@ -67,7 +68,7 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 	err = c.proposer.applyHere(cmd)
 	if err == nil {
 		level := slog.LevelDebug // what gateways do by themselves shows in what follows
-		if cmd.byPeople() {
+		if cmd.ByPeople() {
 			level = slog.LevelInfo
 		}
 		c.config.Logger.Log(r.Context(), level, "change made for another gateway",
@@ -103,17 +104,17 @@ func callerNames(r *http.Request) []string {
 
 // allowed returns an error if a command may not be asked for in this way; data is what it was
 // decoded from.
-func (c *Cluster) allowed(r *http.Request, cmd command, data []byte) error {
+func (c *Cluster) allowed(r *http.Request, cmd views.Command, data []byte) error {
 	v := c.View()
 	switch {
-	case cmd.leaders():
+	case cmd.Leaders():
 		return fmt.Errorf("%w: only the leader judges other gateways", ErrCommand)
 	case cmd.Remove != nil:
 		m, in := v.Member(cmd.Remove.Node)
 		if err := peercert.OfState(r.TLS, m.Name); in && err != nil {
 			return fmt.Errorf("%w: a gateway can take out itself only: %w", ErrCommand, err)
 		}
-	case cmd.byPeople() && !c.proven(r.Header.Get(adminProofHeader), data):
+	case cmd.ByPeople() && !c.proven(r.Header.Get(adminProofHeader), data):
 		return fmt.Errorf("%w: the leader asks for proof of the admin token: give every gateway the same node.admin_token_file and version of kgate", ErrCommand)
 	default:
 		var names []string
@@ -153,7 +154,7 @@ func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
 
 func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
 	var p renewalRequest
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, views.MaxCommand))
 	if err == nil {
 		err = json.Unmarshal(data, &p)
 	}
@@ -187,5 +188,5 @@ func (c *Cluster) serveState(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
 		return
 	}
-	writeJSON(w, http.StatusOK, c.states.stateOf(checkpoint{index, []byte(q.Get("digest"))}))
+	writeJSON(w, http.StatusOK, c.states.stateOf(views.Checkpoint{Index: index, Digest: []byte(q.Get("digest"))}))
 }

@@ -106,9 +106,10 @@
 //	other gateways      leaderwatch.go, prober.go, peers.go
 //	this gateway        incarnation.go; rafttransport.go, node.go, stream.go, raftlog.go
 //	what it keeps       rollcall.go, disk.go, storage.go, addresses.go
-//	what is agreed on   machine.go, state.go, removal.go, epochs.go, command.go; view.go; digest.go
+//	what is agreed on   machine.go
 //
-// The packages leader and lease, below all of it, are pure.
+// The packages views (what is agreed on, and what each entry of the log changes), leader and
+// lease, below all of it, are pure.
 //
 // Source: Ongaro, Ousterhout, "In search of an understandable consensus
 // algorithm", USENIX ATC 2014; github.com/hashicorp/raft.

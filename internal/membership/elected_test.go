@@ -3,8 +3,6 @@ package membership
 import (
 	"bytes"
 	"errors"
-	"io"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,12 +10,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/views"
 )
 
 // entryOf is a command as a leader of that term sends it.
-func entryOf(t *testing.T, index, term uint64, c command) *raft.Log {
+func entryOf(t *testing.T, index, term uint64, c views.Command) *raft.Log {
 	t.Helper()
-	data, err := encodeCommand(c)
+	data, err := views.Encode(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func TestOnlyTheElectedLead(t *testing.T) {
 					if err := evil.AppendEntries(id, addr, entries, new(raft.AppendEntriesResponse)); err == nil {
 						t.Errorf("entries of term %d, the leader's is %d, as %s to %s are answered", now, term, as.name, to.name)
 					}
-					forged := state{Number: 99, Pools: []Pool{{Name: "p", K: 50, Binding: "late", Reclaim: "lease"}}}
-					data, err := forged.encode()
+					forged := views.State{Number: 99, Pools: []Pool{{Name: "p", K: 50, Binding: "late", Reclaim: "lease"}}}
+					data, err := forged.Encode()
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -190,36 +190,6 @@ func indexOf(gateways []*gateway, g *gateway) int {
 		}
 	}
 	return -1
-}
-
-// TestDigestSurvivesSnapshots: a gateway that began with a snapshot has the digest of
-// those that applied every entry.
-func TestDigestSurvivesSnapshots(t *testing.T) {
-	all, late := newMachine(slog.New(slog.DiscardHandler)), newMachine(slog.New(slog.DiscardHandler))
-	for i := range uint64(3 * checkpointsKept) {
-		all.Apply(entryOf(t, 5+2*i, 1, join("a", "x")))
-		if i == checkpointsKept {
-			snap, err := all.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := late.Restore(io.NopCloser(bytes.NewReader(snap.(snapshot)))); err != nil {
-				t.Fatal(err)
-			}
-		} else if i > checkpointsKept {
-			late.Apply(entryOf(t, 5+2*i, 1, join("a", "x")))
-		}
-	}
-	if same, known := all.compare(late.newestCheckpoint()); !same || !known {
-		t.Errorf("same %t, known %t", same, known)
-	}
-	gap := checkpoint{late.newestCheckpoint().Index - 1, late.newestCheckpoint().Digest}
-	if same, known := all.compare(gap); same || !known {
-		t.Errorf("an entry that was never agreed on: same %t, known %t", same, known)
-	}
-	if _, known := all.compare(checkpoint{Index: 1}); known {
-		t.Error("what is long forgotten is known")
-	}
 }
 
 // TestRestartedVoterIsNotFooled: a voter that has just restarted hears from no leader. It

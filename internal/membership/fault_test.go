@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -389,7 +390,7 @@ func TestLeaveThoughTheLeadComesBack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		node := leader.stands().Node
-		if err := leader.proposer.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
+		if err := leader.proposer.propose(ctx, views.Command{Remove: &views.Remove{Node: node}}); err != nil {
 			t.Errorf("it cannot leave: %v", err)
 		}
 		for _, g := range without(gateways, leader) {

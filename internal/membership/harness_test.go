@@ -19,7 +19,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/journal"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -554,4 +556,24 @@ func (g *gateway) stats() stats {
 		s.Problem = err.Error()
 	}
 	return s
+}
+
+func join(name, boot string) views.Command {
+	return views.Command{Join: &views.Join{Name: name, Boot: boot, PeerAddr: name + ":7080", Server: name + "/" + boot}}
+}
+
+func pool(name string, k int) views.Command {
+	return views.Command{Define: &views.Define{Name: name, K: k, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}}
+}
+
+func setK(name string, k int) views.Command {
+	return views.Command{SetK: &views.SetK{Name: name, K: k}}
+}
+
+func suspend(nodes ...kmutex.Node) views.Command {
+	return views.Command{Suspend: &views.Suspend{Nodes: nodes}}
+}
+
+func expire(nodes ...kmutex.Node) views.Command {
+	return views.Command{Expire: &views.Expire{Nodes: nodes}}
 }

@@ -95,7 +95,7 @@ func (i *incarnation) follow(v *View, name string, terms lease.Terms) bool {
 	case in && i.holder == nil && terms.Lease > 0:
 		i.node, i.holder = m.Node, lease.NewHolder(terms, m.Node, i.leaseClock())
 		return false
-	case !in && (i.node != 0 || v.lostBoot(name, i.boot)):
+	case !in && (i.node != 0 || v.LostBoot(name, i.boot)):
 		i.end()
 		return true
 	default:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -49,7 +50,7 @@ func (r *reconciler) joinCandidates(peers []serfring.Member, now time.Time) []se
 	var candidates []serfring.Member
 	for _, p := range alive(peers) {
 		m, in := view.Named(p.Name)
-		settled := view.lostBoot(p.Name, p.Boot) || in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr && there[raft.ServerID(m.Server)]
+		settled := view.LostBoot(p.Name, p.Boot) || in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr && there[raft.ServerID(m.Server)]
 		if !settled && r.failed.due(p, now) {
 			candidates = append(candidates, p)
 		}
@@ -165,7 +166,7 @@ func (r *reconciler) takeBack(p serfring.Member, id identity) error {
 	if l, lost := r.View().LostMember(id.Voided); !lost || !l.Leased || l.Name != p.Name {
 		return nil
 	}
-	return r.proposer.applyHere(command{Expire: &expireCommand{Nodes: []kmutex.Node{id.Voided}}})
+	return r.proposer.applyHere(views.Command{Expire: &views.Expire{Nodes: []kmutex.Node{id.Voided}}})
 }
 
 // letIn makes a gateway a raft server without a vote, if it is none yet, and
@@ -181,8 +182,8 @@ func (r *reconciler) letIn(p serfring.Member, id identity) error {
 			return fmt.Errorf("membership: add raft server %s: %w", id.Server, err)
 		}
 	}
-	join := joinCommand{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server, Voided: id.Voided, Witness: id.Witness}
-	if err := r.proposer.applyHere(command{Join: &join}); err != nil {
+	join := views.Join{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server, Voided: id.Voided, Witness: id.Witness}
+	if err := r.proposer.applyHere(views.Command{Join: &join}); err != nil {
 		return err
 	}
 	r.config.Logger.Debug("let a gateway in", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))

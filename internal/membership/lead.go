@@ -192,7 +192,7 @@ func (r *reconciler) assessServers(peers []serfring.Member) []leader.Server {
 		_, named := view.Named(name)
 		_, seen := find(peers, name)
 		since, unseen := r.unseen[name]
-		s.Away = s.Node == 0 && !named && !s.Left && view.awaits(name) && !r.longAway(s.ID, leader.AwayFor)
+		s.Away = s.Node == 0 && !named && !s.Left && view.Awaits(name) && !r.longAway(s.ID, leader.AwayFor)
 		s.Failed = !s.Leader && (s.Node == 0 && named || // it has a successor
 			unseen && time.Since(since) > r.config.swapAfter || !seen && s.Node == 0 && r.longAway(s.ID, r.config.swapAfter))
 	}

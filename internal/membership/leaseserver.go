@@ -21,7 +21,7 @@ type renewalRequest struct {
 }
 
 // maxComplaints bounds how many links, and how many reports, a request complains
-// about: all of them have room in maxCommand.
+// about: all of them have room in views.MaxCommand.
 const maxComplaints = 256
 
 // renewalAnswer is the leader's answer to a renewalRequest.
@@ -72,7 +72,7 @@ func (g *leaseServer) begin(term uint64) {
 	if g.last != nil {
 		g.grantor = g.last.Again(term)
 	}
-	terms := g.View().terms()
+	terms := g.View().Terms()
 	if g.grantor == nil {
 		g.grantor = lease.NewGrantor(terms, term, now)
 	}
@@ -118,7 +118,7 @@ func (g *leaseServer) follow() {
 		return
 	}
 	g.view = v.Number
-	g.rules.Follow(v.forRules(), g.incarnation.clock())
+	g.rules.Follow(v.ForRules(), g.incarnation.clock())
 }
 
 // ask takes in a renewal and waits for what becomes of it.

@@ -11,9 +11,10 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/membership/views"
 )
 
-// machine feeds the log to a state and publishes its views.
+// machine feeds raft's log to a views.Machine and publishes its views.
 type machine struct {
 	logger *slog.Logger
 	newest atomic.Pointer[View]
@@ -21,17 +22,15 @@ type machine struct {
 	agreed func(raftfile.Position)
 
 	mu      sync.Mutex
-	state   state
-	digests digests
+	views   views.Machine
 	changed chan struct{} // closed and replaced with every new view, and by touch
-	broken  error         // a command of another version was met; nothing is applied any more
 }
 
 var _ raft.FSM = (*machine)(nil)
 
 func newMachine(logger *slog.Logger) *machine {
 	m := &machine{logger: logger, changed: make(chan struct{})}
-	m.newest.Store(m.state.view())
+	m.newest.Store(m.views.View())
 	return m
 }
 
@@ -42,21 +41,13 @@ func (m *machine) Apply(entry *raft.Log) any {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.broken != nil {
-		return m.broken
+	followed := m.views.Broken() == nil
+	changed, err := m.views.Apply(entry.Index, entry.Data)
+	if changed {
+		m.publish()
 	}
-	m.digests.add(entry.Index, entry.Data)
-	m.state.Applied = m.digests.newest()
-	c, err := decodeCommand(entry.Data)
-	if err == nil {
-		var changed bool
-		if changed, err = m.state.apply(entry.Index, c); changed {
-			m.publish()
-		}
-	}
-	if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
-		m.broken = err
-		m.logger.Error("this gateway no longer follows the cluster's views", slog.Any("error", err), slog.Uint64("index", entry.Index),
+	if broken := m.views.Broken(); broken != nil && followed {
+		m.logger.Error("this gateway no longer follows the cluster's views", slog.Any("error", broken), slog.Uint64("index", entry.Index),
 			slog.String("hint", "run the version of kgate that the other gateways run"))
 	}
 	if err != nil {
@@ -67,7 +58,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 
 // publish makes the present state the newest view. The caller holds mu.
 func (m *machine) publish() {
-	v := m.state.view()
+	v := m.views.View()
 	m.newest.Store(v)
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -92,36 +83,33 @@ func (m *machine) changes() <-chan struct{} {
 func (m *machine) problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.broken
+	return m.views.Broken()
 }
 
-// newestCheckpoint and compare are those of digests.
-func (m *machine) newestCheckpoint() checkpoint {
+// newestCheckpoint and compare are those of views.Machine.
+func (m *machine) newestCheckpoint() views.Checkpoint {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.digests.newest()
+	return m.views.Newest()
 }
 
-func (m *machine) compare(c checkpoint) (same, known bool) {
+func (m *machine) compare(c views.Checkpoint) (same, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.digests.compare(c)
+	return m.views.Compare(c)
 }
 
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.broken != nil {
-		return nil, m.broken
-	}
-	data, err := m.state.encode()
+	data, err := m.views.Snapshot()
 	if err != nil {
 		return nil, err
 	}
 	return snapshot(data), nil
 }
 
-// maxSnapshot bounds what is read back: maxMembers and maxPools of the longest
+// maxSnapshot bounds what is read back: views.MaxMembers and views.MaxPools of the longest
 // texts, escaped.
 const maxSnapshot = 64 << 20
 
@@ -130,14 +118,11 @@ func (m *machine) Restore(from io.ReadCloser) error {
 	if err = errors.Join(err, from.Close()); err != nil {
 		return fmt.Errorf("membership: read snapshot: %w", err)
 	}
-	s, err := decodeState(data)
-	if err != nil {
-		return err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state = s
-	m.digests = digests{kept: []checkpoint{s.Applied}}
+	if err := m.views.Restore(data); err != nil {
+		return err
+	}
 	m.publish()
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/oncelog"
 )
 
@@ -83,7 +84,7 @@ func (n *raftNode) start(admit func(conn net.Conn, cluster, server string) error
 	})
 	n.raft, err = raft.NewRaft(n.raftConfig(logger), n.machine, n.storage.logs, n.storage.stable, n.storage.snapshots, transport(n.trans))
 	if err != nil {
-		if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
+		if errors.Is(err, views.ErrNewer) || errors.Is(err, views.ErrOlder) {
 			return dirError(n.config.DataDir, err)
 		}
 		return fmt.Errorf("membership: raft: %w", err)

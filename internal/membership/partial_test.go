@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -306,22 +307,22 @@ func TestLongCommandsFit(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = math.MaxUint64 - kmutex.Node(i)
 	}
-	reasons := slices.Repeat([]string{strings.Repeat("r", maxReason)}, maxSuspects)
-	for _, c := range []command{
-		{Suspend: &suspendCommand{Nodes: nodes[:maxSuspects], Reasons: reasons}},
-		{Expire: &expireCommand{Nodes: nodes}},
-		{Return: &returnCommand{Pool: strings.Repeat("p", maxText), Nodes: nodes}},
+	reasons := slices.Repeat([]string{strings.Repeat("r", views.MaxReason)}, maxSuspects)
+	for _, c := range []views.Command{
+		{Suspend: &views.Suspend{Nodes: nodes[:maxSuspects], Reasons: reasons}},
+		{Expire: &views.Expire{Nodes: nodes}},
+		{Return: &views.Return{Pool: strings.Repeat("p", views.MaxText), Nodes: nodes}},
 	} {
-		data, err := encodeCommand(c)
+		data, err := views.Encode(c)
 		if err == nil {
-			_, err = decodeCommand(data)
+			_, err = views.DecodeCommand(data)
 		}
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	data, err := json.Marshal(renewalRequest{Report: leader.Report{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64}})
-	if err != nil || len(data) > maxCommand {
+	if err != nil || len(data) > views.MaxCommand {
 		t.Errorf("a renewal has %d bytes, %v", len(data), err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/peercall"
 )
 
@@ -33,7 +34,7 @@ type proposer struct {
 }
 
 // agree has a command committed, and waits until this gateway's view shows it.
-func (p *proposer) agree(ctx context.Context, what string, cmd command, shows func(*View) bool) error {
+func (p *proposer) agree(ctx context.Context, what string, cmd views.Command, shows func(*View) bool) error {
 	if err := p.propose(ctx, cmd); err != nil {
 		return fmt.Errorf("membership: %s: %w", what, err)
 	}
@@ -43,8 +44,8 @@ func (p *proposer) agree(ctx context.Context, what string, cmd command, shows fu
 // propose has the leader commit a command, over changes of leadership, until
 // ctx ends. A command whose answer is lost is proposed again. People who wait for it are told
 // if there is no leader.
-func (p *proposer) propose(ctx context.Context, cmd command) error {
-	data, err := encodeCommand(cmd)
+func (p *proposer) propose(ctx context.Context, cmd views.Command) error {
+	data, err := views.Encode(cmd)
 	if err != nil {
 		return err
 	}
@@ -53,10 +54,10 @@ func (p *proposer) propose(ctx context.Context, cmd command) error {
 		err := p.proposeOnce(ctx, cmd, data)
 		if !errors.Is(err, errNoLeader) {
 			led = time.Now()
-		} else if cmd.byPeople() && cmd.Define == nil && time.Since(led) > leaderlessAfter {
+		} else if cmd.ByPeople() && cmd.Define == nil && time.Since(led) > leaderlessAfter {
 			return p.leaderless(p.config.Discovery.Members())
 		}
-		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, errNewer) {
+		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, views.ErrNewer) {
 			return err
 		}
 		if ended := p.sleep(ctx, pause); ended != nil {
@@ -66,7 +67,7 @@ func (p *proposer) propose(ctx context.Context, cmd command) error {
 	}
 }
 
-func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) error {
+func (p *proposer) proposeOnce(ctx context.Context, cmd views.Command, data []byte) error {
 	leads := p.leaderID()
 	switch {
 	case leads == "":
@@ -87,7 +88,7 @@ func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) er
 // applyHere commits a command of another gateway, or of people, as the leader. What a removed
 // gateway had among the raft servers is taken away before it learns of it: it closes then, and a
 // voter that has closed still counts. So is what one had that people have taken out.
-func (p *proposer) applyHere(cmd command) error {
+func (p *proposer) applyHere(cmd views.Command) error {
 	var gone Member
 	names := make(map[string]bool)
 	view := p.View()
@@ -120,8 +121,8 @@ func (p *proposer) applyHere(cmd command) error {
 }
 
 // commit has a command agreed on, as the leader.
-func (p *proposer) commit(cmd command) error {
-	data, err := encodeCommand(cmd)
+func (p *proposer) commit(cmd views.Command) error {
+	data, err := views.Encode(cmd)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (p *proposer) ask(ctx context.Context, leads string, to peercall.To, data [
 		return nil
 	case http.StatusUnprocessableEntity:
 		var v verdict
-		if err := json.NewDecoder(io.LimitReader(response.Body, maxCommand)).Decode(&v); err != nil {
+		if err := json.NewDecoder(io.LimitReader(response.Body, views.MaxCommand)).Decode(&v); err != nil {
 			return fmt.Errorf("membership: ask %s: %w", to.Addr, err)
 		}
 		return v.err()
@@ -355,4 +356,4 @@ func (v verdict) err() error {
 }
 
 // drop reads what is left of a body, so that its connection can be used again.
-func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand)) }
+func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, views.MaxCommand)) }

@@ -41,7 +41,7 @@ func (h *leaseHolder) run() {
 	for {
 		changed := h.Changed()
 		v := h.View()
-		if h.incarnation.follow(v, h.config.Name, v.terms()) {
+		if h.incarnation.follow(v, h.config.Name, v.Terms()) {
 			h.standingChanged()
 		}
 		wait := h.announce(&announced)
@@ -107,7 +107,7 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 	defer cancel()
 	p := renewalRequest{r, leader.Report{
 		View: v.Number,
-		Down: complaints(h.config.Links.Down(), leader.DownAfter(v.terms())), Missing: complaints(h.config.Missing(), leader.MissingAfter(v.terms())),
+		Down: complaints(h.config.Links.Down(), leader.DownAfter(v.Terms())), Missing: complaints(h.config.Missing(), leader.MissingAfter(v.Terms())),
 	}}
 	now := &renewal{h.leaderID(), h.raft.CurrentTerm(), time.Now()}
 	if now.to == h.storage.meta.Server {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kgate/kgate/internal/inbound"
 	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/peercert"
 )
 
@@ -75,7 +76,7 @@ func (c *rpcConn) Read(p []byte) (int, error) {
 // next reads one message and has it judged.
 func (c *rpcConn) next() error {
 	c.message.Kept, c.read = c.message.Kept[:0], 0
-	if cap(c.message.Kept) > maxCommand {
+	if cap(c.message.Kept) > views.MaxCommand {
 		c.message.Kept = nil
 	}
 	kind, err := c.message.ReadByte()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -70,12 +71,12 @@ func (j *judge) judge() error {
 // command, if they have room in it. A leader that cannot commit suspends nobody.
 func (j *judge) carryOut(verdict leader.Verdict) error {
 	for batch := range slices.Chunk(verdict.Suspend, maxSuspects) {
-		var suspend suspendCommand
+		var suspend views.Suspend
 		for _, s := range batch {
 			suspend.Nodes = append(suspend.Nodes, s.Node)
-			suspend.Reasons = append(suspend.Reasons, cutReason(s.Text(j.config.Name)))
+			suspend.Reasons = append(suspend.Reasons, views.CutReason(s.Text(j.config.Name)))
 		}
-		if err := j.proposer.commit(command{Suspend: &suspend}); err != nil {
+		if err := j.proposer.commit(views.Command{Suspend: &suspend}); err != nil {
 			return err
 		}
 		for i, s := range batch {
@@ -84,13 +85,13 @@ func (j *judge) carryOut(verdict leader.Verdict) error {
 		}
 	}
 	for nodes := range slices.Chunk(verdict.Expire, maxNodes) {
-		if err := j.proposer.applyHere(command{Expire: &expireCommand{Nodes: nodes}}); err != nil {
+		if err := j.proposer.applyHere(views.Command{Expire: &views.Expire{Nodes: nodes}}); err != nil {
 			return err
 		}
 	}
 	for _, back := range verdict.Return {
 		for nodes := range slices.Chunk(back.Nodes, maxNodes) {
-			if err := j.proposer.applyHere(command{Return: &returnCommand{Pool: back.Pool, Nodes: nodes}}); err != nil {
+			if err := j.proposer.applyHere(views.Command{Return: &views.Return{Pool: back.Pool, Nodes: nodes}}); err != nil {
 				return err
 			}
 		}
@@ -102,7 +103,7 @@ func (j *judge) carryOut(verdict leader.Verdict) error {
 }
 
 // maxNodes is how many nodes one command names at most, and maxSuspects how many with
-// a reason for each: the longest of them have room in maxCommand.
+// a reason for each: the longest of them have room in views.MaxCommand.
 const (
 	maxNodes    = 512
 	maxSuspects = 56
@@ -161,7 +162,7 @@ func (j *judge) takeLead() error {
 		return err
 	}
 	if j.View().Cluster == "" {
-		if err := j.proposer.applyHere(command{Found: &foundCommand{Cluster: j.storage.clusterID(), Lease: j.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
+		if err := j.proposer.applyHere(views.Command{Found: &views.Found{Cluster: j.storage.clusterID(), Lease: j.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
 			return err
 		}
 	}

@@ -27,9 +27,6 @@ const (
 	// leaderlessAfter is how long there may be no leader until people who wait for a change are
 	// told so. Elections are over by then.
 	leaderlessAfter = 3 * time.Second
-	// closeTime is how long the connections that a gateway closes at the end of its
-	// lease may take to be gone.
-	closeTime = 150 * time.Millisecond
 )
 
 // raftTimeout is raft's heartbeat, election and leader lease timeout.

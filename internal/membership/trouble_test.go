@@ -16,6 +16,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership/views"
 )
 
 func TestWrongGossipKeyStaysOut(t *testing.T) {
@@ -202,18 +203,18 @@ func TestControlRefusesGarbage(t *testing.T) {
 			drop(response.Body)
 			return response.StatusCode
 		}
-		evil, err := encodeCommand(join("evil", "x"))
+		evil, err := views.Encode(join("evil", "x"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for body, want := range map[string]int{
-			"":                                   http.StatusUnprocessableEntity,
-			"garbage":                            http.StatusUnprocessableEntity,
-			string(evil):                         http.StatusUnprocessableEntity,
-			`{"v":3,"found":{"cluster":"evil"}}`: http.StatusUnprocessableEntity,
-			`{"v":9,"lease":{}}`:                 http.StatusUnprocessableEntity,
-			`{"v":3,"remove":{"node":99}}`:       http.StatusOK, // nobody: nothing to do
-			strings.Repeat("x", 2*maxCommand):    http.StatusBadRequest,
+			"":                                      http.StatusUnprocessableEntity,
+			"garbage":                               http.StatusUnprocessableEntity,
+			string(evil):                            http.StatusUnprocessableEntity,
+			`{"v":3,"found":{"cluster":"evil"}}`:    http.StatusUnprocessableEntity,
+			`{"v":9,"lease":{}}`:                    http.StatusUnprocessableEntity,
+			`{"v":3,"remove":{"node":99}}`:          http.StatusOK, // nobody: nothing to do
+			strings.Repeat("x", 2*views.MaxCommand): http.StatusBadRequest,
 		} {
 			if got := post(body); got != want {
 				t.Errorf("%.40q: status %d, want %d", body, got, want)

@@ -30,7 +30,7 @@ func (n *raftNode) assess(peers []serfring.Member) []leader.Server {
 		now.Alive = now.Leader || here && (m.Boot == p.Boot || !named)
 		if !in && !named {
 			now.Pending = here
-			now.Left = !here && (seen && p.Status == serfring.StatusLeft || !view.awaits(name))
+			now.Left = !here && (seen && p.Status == serfring.StatusLeft || !view.Awaits(name))
 		}
 		servers = append(servers, now)
 	}

@@ -1,4 +1,4 @@
-package membership
+package views
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// state is what the log amounts to: a pure function of its entries.
-type state struct {
+// State is what the log amounts to: a pure function of its entries.
+type State struct {
 	Format  int           `json:"format"`
 	Number  uint64        `json:"number"`
 	Cluster string        `json:"cluster"`
@@ -24,12 +24,12 @@ type state struct {
 	Lost    []Lost        `json:"lost"`
 	Pools   []Pool        `json:"pools"`
 	// Applied is what led to this state.
-	Applied checkpoint `json:"applied"`
+	Applied Checkpoint `json:"applied"`
 }
 
-// apply carries out one committed command. It reports whether the view
+// Apply carries out one committed command. It reports whether the view
 // changed; then its number is one higher.
-func (s *state) apply(index uint64, c command) (bool, error) {
+func (s *State) Apply(index uint64, c Command) (bool, error) {
 	var changed bool
 	var err error
 	switch {
@@ -64,8 +64,8 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 	return changed, err
 }
 
-func (s *state) found(c foundCommand) (bool, error) {
-	if err := c.check(); err != nil {
+func (s *State) found(c Found) (bool, error) {
+	if err := c.Check(); err != nil {
 		return false, err
 	}
 	if s.Cluster != "" {
@@ -75,8 +75,8 @@ func (s *state) found(c foundCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) join(index uint64, c joinCommand) (bool, error) {
-	if err := c.check(); err != nil {
+func (s *State) join(index uint64, c Join) (bool, error) {
+	if err := c.Check(); err != nil {
 		return false, err
 	}
 	old := slices.IndexFunc(s.Members, func(m Member) bool { return m.Name == c.Name })
@@ -91,7 +91,7 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	if slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Name == c.Name && l.Boot == c.Boot }) {
 		return false, fmt.Errorf("%w: %s/%s is lost and must come back as another incarnation", ErrCommand, c.Name, c.Boot)
 	}
-	if old < 0 && len(s.Members) >= maxMembers {
+	if old < 0 && len(s.Members) >= MaxMembers {
 		return false, fmt.Errorf("%w: there are %d gateways already, no more are allowed", ErrCommand, len(s.Members))
 	}
 	// The index grows with the log, so the order of Node is kept.
@@ -111,15 +111,15 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) define(index uint64, c defineCommand) (bool, error) {
-	if err := c.check(); err != nil {
+func (s *State) define(index uint64, c Define) (bool, error) {
+	if err := c.Check(); err != nil {
 		return false, err
 	}
 	at, known := findPool(s.Pools, c.Name)
 	if known {
 		return false, nil
 	}
-	if len(s.Pools) >= maxPools {
+	if len(s.Pools) >= MaxPools {
 		return false, fmt.Errorf("%w: there are %d pools already, no more are allowed", ErrCommand, len(s.Pools))
 	}
 	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Rate: c.Rate, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax})
@@ -127,8 +127,8 @@ func (s *state) define(index uint64, c defineCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) setK(index uint64, c setKCommand) (bool, error) {
-	if err := checkK(c.K); err != nil {
+func (s *State) setK(index uint64, c SetK) (bool, error) {
+	if err := CheckK(c.K); err != nil {
 		return false, err
 	}
 	at, err := s.pool(c.Name)
@@ -162,12 +162,12 @@ func (s *state) setK(index uint64, c setKCommand) (bool, error) {
 }
 
 // owes reports whether the lease of a lost member may still run.
-func (s *state) owes() bool {
+func (s *State) owes() bool {
 	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Leased })
 }
 
-func (s *state) setRate(index uint64, c setRateCommand) (bool, error) {
-	if err := c.Rate.check(); err != nil {
+func (s *State) setRate(index uint64, c SetRate) (bool, error) {
+	if err := c.Rate.Check(); err != nil {
 		return false, err
 	}
 	at, err := s.pool(c.Name)
@@ -179,7 +179,7 @@ func (s *state) setRate(index uint64, c setRateCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
+func (s *State) recover(index uint64, c Recover) (bool, error) {
 	at, err := s.pool(c.Pool)
 	if err != nil || s.Pools[at].Epoch != c.Epoch {
 		return false, err
@@ -192,7 +192,7 @@ func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) useTickets(index uint64, c useTicketsCommand) (bool, error) {
+func (s *State) useTickets(index uint64, c UseTickets) (bool, error) {
 	at, err := s.pool(c.Pool)
 	if err != nil {
 		return false, err
@@ -201,7 +201,7 @@ func (s *state) useTickets(index uint64, c useTicketsCommand) (bool, error) {
 	switch {
 	case p.Tickets == 0:
 		p.Tickets, p.TicketTTL = index, c.TTL
-	case p.ticketTTL() >= cmp.Or(c.TTL, admission.MaxTTL):
+	case p.LongestTTL() >= cmp.Or(c.TTL, admission.MaxTTL):
 		return false, nil
 	default:
 		p.TicketTTL = c.TTL
@@ -209,8 +209,8 @@ func (s *state) useTickets(index uint64, c useTicketsCommand) (bool, error) {
 	return true, nil
 }
 
-// view returns a copy of the state as a view.
-func (s *state) view() *View {
+// View returns a copy of the state as a view.
+func (s *State) View() *View {
 	v := &View{
 		Number:  s.Number,
 		Cluster: s.Cluster,
@@ -238,7 +238,8 @@ const (
 	oldestState = 3
 )
 
-func (s *state) encode() ([]byte, error) {
+// Encode returns the state as a snapshot.
+func (s *State) Encode() ([]byte, error) {
 	s.Format = stateFormat
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -247,17 +248,18 @@ func (s *state) encode() ([]byte, error) {
 	return data, nil
 }
 
-func decodeState(data []byte) (state, error) {
+// DecodeState reads a snapshot.
+func DecodeState(data []byte) (State, error) {
 	if err := checkVersion(data, "snapshot format", oldestState, stateFormat); err != nil {
-		return state{}, err
+		return State{}, err
 	}
-	var s state
+	var s State
 	if err := decodeStrict(data, &s); err != nil {
-		return state{}, fmt.Errorf("membership: snapshot: %w", err)
+		return State{}, fmt.Errorf("membership: snapshot: %w", err)
 	}
 	sorted := slices.IsSortedFunc(s.Members, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) }) && slices.IsSortedFunc(s.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	if s.Format < oldestState || !sorted {
-		return state{}, fmt.Errorf("membership: snapshot: format %d, in order: %t", s.Format, sorted)
+		return State{}, fmt.Errorf("membership: snapshot: format %d, in order: %t", s.Format, sorted)
 	}
 	return s, nil
 }

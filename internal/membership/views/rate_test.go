@@ -1,4 +1,4 @@
-package membership
+package views
 
 import (
 	"errors"
@@ -9,19 +9,19 @@ import (
 )
 
 // rated is a state with one pool, k=6, that has a rate, and three members.
-func rated(t *testing.T) (*state, func(command) error) {
+func rated(t *testing.T) (*State, func(Command) error) {
 	t.Helper()
-	s := new(state)
+	s := new(State)
 	index := uint64(0)
-	do := func(c command) error {
+	do := func(c Command) error {
 		index++
-		_, err := s.apply(index, c)
+		_, err := s.Apply(index, c)
 		return err
 	}
-	for _, c := range []command{
-		{Found: &foundCommand{Cluster: "c", Lease: time.Second}},
+	for _, c := range []Command{
+		{Found: &Found{Cluster: "c", Lease: time.Second}},
 		join("a", "1"), join("b", "1"), join("c", "1"),
-		{Define: &defineCommand{Name: "p", K: 6, Binding: "late", Reclaim: "lease", Rate: Rate{Down: 600}}},
+		{Define: &Define{Name: "p", K: 6, Binding: "late", Reclaim: "lease", Rate: Rate{Down: 600}}},
 	} {
 		if err := do(c); err != nil {
 			t.Fatal(err)
@@ -41,18 +41,18 @@ func TestPartsOfTheRate(t *testing.T) {
 			t.Errorf("%s: k is %d, the rate is divided by %d, epoch %d; want %d, %d, %d", what, pool.K, pool.Parts(), pool.Epoch, k, parts, epoch)
 		}
 	}
-	set := func(k int, epoch uint64) error { return do(command{SetK: &setKCommand{Name: "p", K: k, Epoch: epoch}}) }
+	set := func(k int, epoch uint64) error { return do(Command{SetK: &SetK{Name: "p", K: k, Epoch: epoch}}) }
 
 	expect("new", 6, 6, 1)
 	if err := set(3, 0); err != nil {
 		t.Fatal(err)
 	}
 	expect("lowered", 3, 6, 2)
-	_ = do(command{Recover: &recoverCommand{Pool: "p", Epoch: 2}})
+	_ = do(Command{Recover: &Recover{Pool: "p", Epoch: 2}})
 	expect("another epoch", 3, 6, 3)
-	_ = do(command{Recover: &recoverCommand{Pool: "p", Epoch: 2, Whole: true}})
+	_ = do(Command{Recover: &Recover{Pool: "p", Epoch: 2, Whole: true}})
 	expect("whole, but too late", 3, 6, 3)
-	_ = do(command{Recover: &recoverCommand{Pool: "p", Epoch: 3, Whole: true}})
+	_ = do(Command{Recover: &Recover{Pool: "p", Epoch: 3, Whole: true}})
 	expect("whole", 3, 3, 4)
 
 	if err := set(9, 4); err != nil {
@@ -62,27 +62,27 @@ func TestPartsOfTheRate(t *testing.T) {
 	if err := set(9, 4); !errors.Is(err, ErrConflict) {
 		t.Errorf("another epoch than the one in which all divide: %v", err)
 	}
-	_ = do(command{Suspend: &suspendCommand{Nodes: []kmutex.Node{s.Members[0].Node}}})
+	_ = do(Command{Suspend: &Suspend{Nodes: []kmutex.Node{s.Members[0].Node}}})
 	if err := set(9, pool.Epoch); !errors.Is(err, ErrConflict) {
 		t.Errorf("while a lost gateway has a lease: %v", err)
 	}
-	_ = do(command{Expire: &expireCommand{Nodes: []kmutex.Node{s.Lost[0].Node}}})
+	_ = do(Command{Expire: &Expire{Nodes: []kmutex.Node{s.Lost[0].Node}}})
 	if err := set(9, pool.Epoch); err != nil {
 		t.Error(err)
 	}
 	expect("second step", 9, 9, pool.Epoch)
 
 	epoch := pool.Epoch
-	rate := command{SetRate: &setRateCommand{Name: "p", Rate: Rate{Down: 300, Up: 1}}}
+	rate := Command{SetRate: &SetRate{Name: "p", Rate: Rate{Down: 300, Up: 1}}}
 	if err := errors.Join(do(rate), do(rate)); err != nil || pool.Rate.Down != 300 || pool.Epoch != epoch+1 {
 		t.Errorf("rate %v in epoch %d after %d: %v", pool.Rate, pool.Epoch, epoch, err)
 	}
-	if err := do(command{SetRate: &setRateCommand{Name: "p", Rate: Rate{Up: -1}}}); !errors.Is(err, ErrCommand) {
+	if err := do(Command{SetRate: &SetRate{Name: "p", Rate: Rate{Up: -1}}}); !errors.Is(err, ErrCommand) {
 		t.Errorf("a negative rate: %v", err)
 	}
 
 	// Without a rate nothing is divided, and k changes at once.
-	if err := errors.Join(do(command{SetRate: &setRateCommand{Name: "p"}}), set(20, 0)); err != nil || pool.K != 20 {
+	if err := errors.Join(do(Command{SetRate: &SetRate{Name: "p"}}), set(20, 0)); err != nil || pool.K != 20 {
 		t.Errorf("k is %d without a rate: %v", pool.K, err)
 	}
 }
@@ -101,7 +101,7 @@ func TestSmallParts(t *testing.T) {
 		{Rate{Up: 1 << 20}, 1024, true},
 		{Rate{Up: 1 << 20}, 1025, false},
 	} {
-		if err := c.rate.checkParts(c.k); (err == nil) != c.fits || !c.fits && !errors.Is(err, ErrCommand) {
+		if err := c.rate.CheckParts(c.k); (err == nil) != c.fits || !c.fits && !errors.Is(err, ErrCommand) {
 			t.Errorf("%+v with k = %d: %v", c.rate, c.k, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package membership
+package views
 
 import (
 	"crypto/sha256"
@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// checkpoint is the digest of all entries that were applied up to an index.
-type checkpoint struct {
+// Checkpoint is the digest of all entries that were applied up to an index.
+type Checkpoint struct {
 	Index  uint64 `json:"index"`
 	Digest []byte `json:"digest"`
 }
@@ -18,7 +18,7 @@ const checkpointsKept = 1024
 
 // digests are the newest checkpoints, in order of their indices. The zero value is that
 // of an empty log.
-type digests struct{ kept []checkpoint }
+type digests struct{ kept []Checkpoint }
 
 // add takes in the next entry.
 func (d *digests) add(index uint64, data []byte) {
@@ -29,23 +29,23 @@ func (d *digests) add(index uint64, data []byte) {
 	if len(d.kept) == checkpointsKept {
 		d.kept = slices.Clone(d.kept[checkpointsKept/2:])
 	}
-	d.kept = append(d.kept, checkpoint{index, h.Sum(nil)})
+	d.kept = append(d.kept, Checkpoint{index, h.Sum(nil)})
 }
 
-func (d *digests) newest() checkpoint {
+func (d *digests) newest() Checkpoint {
 	if len(d.kept) == 0 {
-		return checkpoint{}
+		return Checkpoint{}
 	}
 	return d.kept[len(d.kept)-1]
 }
 
 // compare reports whether the entries up to c are those that were applied here, and
 // whether that can be told.
-func (d *digests) compare(c checkpoint) (same, known bool) {
+func (d *digests) compare(c Checkpoint) (same, known bool) {
 	if len(d.kept) == 0 || c.Index < d.kept[0].Index || c.Index > d.newest().Index {
 		return false, false
 	}
-	i, found := slices.BinarySearchFunc(d.kept, c.Index, func(have checkpoint, index uint64) int {
+	i, found := slices.BinarySearchFunc(d.kept, c.Index, func(have Checkpoint, index uint64) int {
 		return int(int64(have.Index) - int64(index))
 	})
 	return found && slices.Equal(d.kept[i].Digest, c.Digest), true

@@ -1,4 +1,4 @@
-package membership
+package views
 
 import (
 	"bytes"
@@ -24,39 +24,41 @@ const (
 
 // Bounds on what a view may hold.
 const (
-	// maxMembers is the largest number of gateways.
-	maxMembers = 10_000
-	// maxPools is the largest number of pools.
-	maxPools = 4096
+	// MaxMembers is the largest number of gateways.
+	MaxMembers = 10_000
+	// MaxPools is the largest number of pools.
+	MaxPools = 4096
 
 	minLease = 50 * time.Millisecond
 	maxLease = time.Hour
 
-	maxText    = 256
-	maxReason  = 256
-	maxCommand = 16 << 10
+	// MaxText bounds a name or an address, MaxReason a reason, in bytes.
+	MaxText   = 256
+	MaxReason = 256
+	// MaxCommand bounds an entry of the log in bytes.
+	MaxCommand = 16 << 10
 )
 
-// command is one entry of the log: exactly one of the pointers is set. Every
+// Command is one entry of the log: exactly one of the pointers is set. Every
 // command can be applied twice without harm, because a proposer whose answer
 // was lost proposes again.
-type command struct {
-	Version    int                `json:"v"`
-	Found      *foundCommand      `json:"found,omitempty"`
-	Join       *joinCommand       `json:"join,omitempty"`
-	Remove     *removeCommand     `json:"remove,omitempty"`
-	Suspend    *suspendCommand    `json:"suspend,omitempty"`
-	Expire     *expireCommand     `json:"expire,omitempty"`
-	Return     *returnCommand     `json:"return,omitempty"`
-	Define     *defineCommand     `json:"define,omitempty"`
-	SetK       *setKCommand       `json:"set_k,omitempty"`
-	SetRate    *setRateCommand    `json:"set_rate,omitempty"`
-	Recover    *recoverCommand    `json:"recover,omitempty"`
-	UseTickets *useTicketsCommand `json:"use_tickets,omitempty"`
+type Command struct {
+	Version    int         `json:"v"`
+	Found      *Found      `json:"found,omitempty"`
+	Join       *Join       `json:"join,omitempty"`
+	Remove     *Remove     `json:"remove,omitempty"`
+	Suspend    *Suspend    `json:"suspend,omitempty"`
+	Expire     *Expire     `json:"expire,omitempty"`
+	Return     *Return     `json:"return,omitempty"`
+	Define     *Define     `json:"define,omitempty"`
+	SetK       *SetK       `json:"set_k,omitempty"`
+	SetRate    *SetRate    `json:"set_rate,omitempty"`
+	Recover    *Recover    `json:"recover,omitempty"`
+	UseTickets *UseTickets `json:"use_tickets,omitempty"`
 }
 
 // bodies returns how many of the pointers are set.
-func (c command) bodies() int {
+func (c Command) bodies() int {
 	n := 0
 	for _, set := range []bool{
 		c.Found != nil, c.Join != nil, c.Remove != nil, c.Suspend != nil, c.Expire != nil, c.Return != nil,
@@ -69,18 +71,18 @@ func (c command) bodies() int {
 	return n
 }
 
-// leaders reports that only the leader, who judges the others, may propose c.
-func (c command) leaders() bool {
+// Leaders reports that only the leader, who judges the others, may propose c.
+func (c Command) Leaders() bool {
 	return c.Found != nil || c.Join != nil || c.Expire != nil || c.Return != nil
 }
 
-// byPeople reports that c is what people ask for. It needs their token.
-func (c command) byPeople() bool {
+// ByPeople reports that c is what people ask for. It needs their token.
+func (c Command) ByPeople() bool {
 	return c.Define != nil || c.SetK != nil || c.SetRate != nil || c.Suspend != nil
 }
 
 // String says for the log what c changes.
-func (c command) String() string {
+func (c Command) String() string {
 	switch {
 	case c.SetK != nil:
 		return fmt.Sprintf("k of %s: %d", c.SetK.Name, c.SetK.K)
@@ -96,19 +98,19 @@ func (c command) String() string {
 	}
 }
 
-// foundCommand writes the cluster's id and its lease into the view; the first
+// Found writes the cluster's id and its lease into the view; the first
 // one wins. A gateway that counted another lease than the leader does would
 // break the promise, so what a configuration says counts only here.
-type foundCommand struct {
+type Found struct {
 	Cluster string        `json:"cluster"`
 	Lease   time.Duration `json:"lease"`
 	// At is the time of day, in milliseconds of Unix time.
 	At int64 `json:"at,omitempty"`
 }
 
-// joinCommand lets a gateway in. A member of the same name and another boot is
+// Join lets a gateway in. A member of the same name and another boot is
 // suspended in the same view.
-type joinCommand struct {
+type Join struct {
 	Name     string `json:"name"`
 	Boot     string `json:"boot"`
 	PeerAddr string `json:"peer_addr"`
@@ -120,48 +122,48 @@ type joinCommand struct {
 	Witness bool `json:"witness,omitempty"`
 }
 
-// removeCommand takes an incarnation out that has nothing in flight.
-type removeCommand struct {
+// Remove takes an incarnation out that has nothing in flight.
+type Remove struct {
 	Node kmutex.Node `json:"node"`
 }
 
-// suspendCommand takes incarnations out whose leases may still run.
-type suspendCommand struct {
+// Suspend takes incarnations out whose leases may still run.
+type Suspend struct {
 	Nodes []kmutex.Node `json:"nodes"`
 	// Reasons says why, for each of Nodes, in words for operators.
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// reason returns the i-th one, cut to maxReason.
-func (c suspendCommand) reason(i int) string {
+// reason returns the i-th one, cut to MaxReason.
+func (c Suspend) reason(i int) string {
 	if i >= len(c.Reasons) {
 		return ""
 	}
-	return cutReason(c.Reasons[i])
+	return CutReason(c.Reasons[i])
 }
 
-// cutReason cuts a text to maxReason bytes, at a whole character.
-func cutReason(text string) string {
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "")
+// CutReason cuts a text to MaxReason bytes, at a whole character.
+func CutReason(text string) string {
+	if len(text) > MaxReason {
+		text = strings.ToValidUTF8(text[:MaxReason], "")
 	}
 	return text
 }
 
-// expireCommand states that the leases of lost incarnations have run out.
-type expireCommand struct {
+// Expire states that the leases of lost incarnations have run out.
+type Expire struct {
 	Nodes []kmutex.Node `json:"nodes"`
 }
 
-// returnCommand gives a pool the tokens back that lost incarnations owe it
+// Return gives a pool the tokens back that lost incarnations owe it
 // beyond their leases.
-type returnCommand struct {
+type Return struct {
 	Pool  string        `json:"pool"`
 	Nodes []kmutex.Node `json:"nodes"`
 }
 
-// defineCommand creates a pool; the first definition wins.
-type defineCommand struct {
+// Define creates a pool; the first definition wins.
+type Define struct {
 	Name    string            `json:"name"`
 	K       int               `json:"k"`
 	Binding admission.Binding `json:"binding"`
@@ -170,9 +172,9 @@ type defineCommand struct {
 	Rate    Rate              `json:"rate,omitzero"`
 }
 
-// setKCommand changes the number of tokens of a pool, if it still is Was (0:
+// SetK changes the number of tokens of a pool, if it still is Was (0:
 // whatever it is).
-type setKCommand struct {
+type SetK struct {
 	Name string `json:"name"`
 	K    int    `json:"k"`
 	Was  int    `json:"was,omitempty"`
@@ -181,14 +183,14 @@ type setKCommand struct {
 	Epoch uint64 `json:"epoch,omitempty"`
 }
 
-// setRateCommand changes the rate of a pool.
-type setRateCommand struct {
+// SetRate changes the rate of a pool.
+type SetRate struct {
 	Name string `json:"name"`
 	Rate Rate   `json:"rate"`
 }
 
-// recoverCommand begins a new epoch of a pool, if it still is in that one.
-type recoverCommand struct {
+// Recover begins a new epoch of a pool, if it still is in that one.
+type Recover struct {
 	Pool  string `json:"pool"`
 	Epoch uint64 `json:"epoch"`
 	// Spread: nothing is wrong, the free tokens are to be spread.
@@ -197,9 +199,9 @@ type recoverCommand struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// useTicketsCommand notes that a pool gives out tickets of a time to live of up to TTL; 0:
+// UseTickets notes that a pool gives out tickets of a time to live of up to TTL; 0:
 // of any.
-type useTicketsCommand struct {
+type UseTickets struct {
 	Pool string        `json:"pool"`
 	TTL  time.Duration `json:"ttl,omitempty"`
 }
@@ -210,14 +212,15 @@ var (
 	ErrCommand = errors.New("membership: refused")
 	// ErrConflict means that a value is no longer what the proposer took it for.
 	ErrConflict = errors.New("membership: changed by somebody else meanwhile")
-	// errNewer means that something was written by a newer version of kgate.
-	errNewer = errors.New("membership: written by a newer version of kgate")
-	// errOlder means that something was written by an older version of kgate
+	// ErrNewer means that something was written by a newer version of kgate.
+	ErrNewer = errors.New("membership: written by a newer version of kgate")
+	// ErrOlder means that something was written by an older version of kgate
 	// that this one does not read.
-	errOlder = errors.New("membership: written by an older version of kgate")
+	ErrOlder = errors.New("membership: written by an older version of kgate")
 )
 
-func encodeCommand(c command) ([]byte, error) {
+// Encode returns a command as an entry of the log.
+func Encode(c Command) ([]byte, error) {
 	c.Version = commandVersion
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -226,23 +229,24 @@ func encodeCommand(c command) ([]byte, error) {
 	return data, nil
 }
 
-func decodeCommand(data []byte) (command, error) {
-	if len(data) > maxCommand {
-		return command{}, fmt.Errorf("%w: a command of %d bytes", ErrCommand, len(data))
+// DecodeCommand reads an entry of the log.
+func DecodeCommand(data []byte) (Command, error) {
+	if len(data) > MaxCommand {
+		return Command{}, fmt.Errorf("%w: a command of %d bytes", ErrCommand, len(data))
 	}
 	// The version first: a newer command may well have unknown fields.
 	if err := checkVersion(data, "command version", oldestCommand, commandVersion); err != nil {
-		return command{}, err
+		return Command{}, err
 	}
-	var c command
+	var c Command
 	if err := decodeStrict(data, &c); err != nil {
-		return command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
+		return Command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
 	}
 	if c.Version < oldestCommand {
-		return command{}, fmt.Errorf("%w: command version %d", ErrCommand, c.Version)
+		return Command{}, fmt.Errorf("%w: command version %d", ErrCommand, c.Version)
 	}
 	if n := c.bodies(); n != 1 {
-		return command{}, fmt.Errorf("%w: a command with %d bodies", ErrCommand, n)
+		return Command{}, fmt.Errorf("%w: a command with %d bodies", ErrCommand, n)
 	}
 	return c, nil
 }
@@ -254,9 +258,9 @@ func checkVersion(data []byte, what string, oldest, newest int) error {
 	_ = json.Unmarshal(data, &version)
 	switch has := max(version.V, version.Format); {
 	case has > newest:
-		return fmt.Errorf("%w: %s %d, this one knows %d", errNewer, what, has, newest)
+		return fmt.Errorf("%w: %s %d, this one knows %d", ErrNewer, what, has, newest)
 	case has > 0 && has < oldest:
-		return fmt.Errorf("%w: %s %d, this one reads %d and newer", errOlder, what, has, oldest)
+		return fmt.Errorf("%w: %s %d, this one reads %d and newer", ErrOlder, what, has, oldest)
 	}
 	return nil
 }
@@ -279,21 +283,23 @@ func checkText(what, text string) error {
 	switch {
 	case text == "":
 		return fmt.Errorf("%w: %s is empty", ErrCommand, what)
-	case len(text) > maxText:
-		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrCommand, what, len(text), maxText)
+	case len(text) > MaxText:
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrCommand, what, len(text), MaxText)
 	default:
 		return nil
 	}
 }
 
-func checkK(k int) error {
+// CheckK returns an error unless a pool may have k tokens.
+func CheckK(k int) error {
 	if k < 1 || k > kmutex.MaxK {
 		return fmt.Errorf("%w: k is %d, it must be between 1 and %d", ErrCommand, k, kmutex.MaxK)
 	}
 	return nil
 }
 
-func (c foundCommand) check() error {
+// Check returns an error if the command makes no sense whatever the view.
+func (c Found) Check() error {
 	err := checkText("the cluster id", c.Cluster)
 	if c.Lease < minLease || c.Lease > maxLease {
 		err = errors.Join(err, fmt.Errorf("%w: the lease is %v, it must be between %v and %v", ErrCommand, c.Lease, minLease, maxLease))
@@ -301,7 +307,8 @@ func (c foundCommand) check() error {
 	return err
 }
 
-func (c joinCommand) check() error {
+// Check returns an error if the command makes no sense whatever the view.
+func (c Join) Check() error {
 	return errors.Join(
 		checkText("the gateway's name", c.Name),
 		checkText("the boot id", c.Boot),
@@ -309,8 +316,9 @@ func (c joinCommand) check() error {
 		checkText("the server id", c.Server))
 }
 
-func (c defineCommand) check() error {
-	errs := []error{checkText("the pool's name", c.Name), checkK(c.K), c.Rate.check()}
+// Check returns an error if the command makes no sense whatever the view.
+func (c Define) Check() error {
+	errs := []error{checkText("the pool's name", c.Name), CheckK(c.K), c.Rate.Check()}
 	if c.Binding != admission.BindingEarly && c.Binding != admission.BindingLate {
 		errs = append(errs, fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, admission.BindingLate, admission.BindingEarly))
 	}
@@ -326,16 +334,17 @@ func (c defineCommand) check() error {
 	return errors.Join(errs...)
 }
 
-func (r Rate) check() error {
+// Check returns an error for a rate that is out of bounds.
+func (r Rate) Check() error {
 	if r.Down < 0 || r.Down > admission.MaxRate || r.Up < 0 || r.Up > admission.MaxRate {
 		return fmt.Errorf("%w: the rate is %d down and %d up, each must be between 0 and %d bytes per second", ErrCommand, r.Down, r.Up, int64(admission.MaxRate))
 	}
 	return nil
 }
 
-// checkParts reports a rate that is too small for so many tokens. It is asked where a change is
+// CheckParts reports a rate that is too small for so many tokens. It is asked where a change is
 // proposed, as where a file is read; an agreed one is made whatever it is.
-func (r Rate) checkParts(k int) error {
+func (r Rate) CheckParts(k int) error {
 	least := int64(k) * admission.LeastRate
 	if r.Down > 0 && r.Down < least || r.Up > 0 && r.Up < least {
 		return fmt.Errorf("%w: the rate is %d down and %d up, in bytes per second; with k = %d each must be 0 or at least %d, or k smaller",

@@ -1,40 +1,37 @@
-package membership
+package views
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
-func join(name, boot string) command {
-	return command{Join: &joinCommand{Name: name, Boot: boot, PeerAddr: name + ":7080", Server: name + "/" + boot}}
+func join(name, boot string) Command {
+	return Command{Join: &Join{Name: name, Boot: boot, PeerAddr: name + ":7080", Server: name + "/" + boot}}
 }
 
-func drop1(node kmutex.Node) command { return command{Remove: &removeCommand{Node: node}} }
+func drop1(node kmutex.Node) Command { return Command{Remove: &Remove{Node: node}} }
 
-func pool(name string, k int) command {
-	return command{Define: &defineCommand{Name: name, K: k, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}}
+func pool(name string, k int) Command {
+	return Command{Define: &Define{Name: name, K: k, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}}
 }
 
-func setK(name string, k int) command { return command{SetK: &setKCommand{Name: name, K: k}} }
+func setK(name string, k int) Command { return Command{SetK: &SetK{Name: name, K: k}} }
 
 // describe writes a state short: view number, members as name:node, pools as
 // name:k@epoch/home.
-func describe(s *state) string {
-	v := s.view()
+func describe(s *State) string {
+	v := s.View()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", v.Number)
 	for _, m := range v.Members {
@@ -53,27 +50,27 @@ func TestCommands(t *testing.T) {
 	third := ring.Successors(first, 2)[1]
 	for _, tt := range []struct {
 		name     string
-		commands []command // the index of each is its place, from 1
+		commands []Command // the index of each is its place, from 1
 		want     string
 	}{
-		{"first pool", []command{join(first, "x"), pool("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
-		{"the first definition wins", []command{join(first, "x"), pool("p", 3), pool("p", 9)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
-		{"a join moves neither epoch nor home", []command{join(second, "x"), pool("p", 3), join(first, "x")}, fmt.Sprintf("3 %s:1 %s:3 p:3@1/1", second, first)},
-		{"the same join twice is one", []command{join(first, "x"), join(first, "x")}, fmt.Sprintf("1 %s:1", first)},
-		{"a new boot is a new node", []command{join(first, "x"), join(second, "x"), pool("p", 3), join(first, "y")}, fmt.Sprintf("4 %s:2 %s:4 p:3@2/4", second, first)},
-		{"the home leaves", []command{join(first, "x"), join(second, "x"), join(third, "x"), pool("p", 3), drop1(1)}, fmt.Sprintf("5 %s:2 %s:3 p:3@2/2", second, third)},
-		{"another leaves", []command{join(first, "x"), join(second, "x"), pool("p", 3), drop1(2)}, fmt.Sprintf("4 %s:1 p:3@2/1", first)},
-		{"the home of a later epoch is its owner then", []command{join(second, "x"), pool("p", 3), join(first, "x"), join(third, "x"), drop1(4)}, fmt.Sprintf("5 %s:1 %s:3 p:3@2/3", second, first)},
-		{"an old incarnation cannot be removed again", []command{join(first, "x"), join(first, "y"), drop1(1)}, fmt.Sprintf("2 %s:2", first)},
-		{"k changes in a new epoch", []command{join(first, "x"), pool("p", 3), pool("q", 1), setK("p", 5)}, fmt.Sprintf("4 %s:1 p:5@2/1 q:1@1/1", first)},
-		{"the same k changes nothing", []command{join(first, "x"), pool("p", 3), setK("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
-		{"the last one leaves, the next one is home", []command{join(first, "x"), pool("p", 3), drop1(1), join(second, "x")}, fmt.Sprintf("4 %s:4 p:3@3/4", second)},
-		{"a new address is the same node", []command{join(first, "x"), {Join: &joinCommand{Name: first, Boot: "x", PeerAddr: "elsewhere:1", Server: first + "/x"}}}, fmt.Sprintf("2 %s:1", first)},
+		{"first pool", []Command{join(first, "x"), pool("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"the first definition wins", []Command{join(first, "x"), pool("p", 3), pool("p", 9)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"a join moves neither epoch nor home", []Command{join(second, "x"), pool("p", 3), join(first, "x")}, fmt.Sprintf("3 %s:1 %s:3 p:3@1/1", second, first)},
+		{"the same join twice is one", []Command{join(first, "x"), join(first, "x")}, fmt.Sprintf("1 %s:1", first)},
+		{"a new boot is a new node", []Command{join(first, "x"), join(second, "x"), pool("p", 3), join(first, "y")}, fmt.Sprintf("4 %s:2 %s:4 p:3@2/4", second, first)},
+		{"the home leaves", []Command{join(first, "x"), join(second, "x"), join(third, "x"), pool("p", 3), drop1(1)}, fmt.Sprintf("5 %s:2 %s:3 p:3@2/2", second, third)},
+		{"another leaves", []Command{join(first, "x"), join(second, "x"), pool("p", 3), drop1(2)}, fmt.Sprintf("4 %s:1 p:3@2/1", first)},
+		{"the home of a later epoch is its owner then", []Command{join(second, "x"), pool("p", 3), join(first, "x"), join(third, "x"), drop1(4)}, fmt.Sprintf("5 %s:1 %s:3 p:3@2/3", second, first)},
+		{"an old incarnation cannot be removed again", []Command{join(first, "x"), join(first, "y"), drop1(1)}, fmt.Sprintf("2 %s:2", first)},
+		{"k changes in a new epoch", []Command{join(first, "x"), pool("p", 3), pool("q", 1), setK("p", 5)}, fmt.Sprintf("4 %s:1 p:5@2/1 q:1@1/1", first)},
+		{"the same k changes nothing", []Command{join(first, "x"), pool("p", 3), setK("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"the last one leaves, the next one is home", []Command{join(first, "x"), pool("p", 3), drop1(1), join(second, "x")}, fmt.Sprintf("4 %s:4 p:3@3/4", second)},
+		{"a new address is the same node", []Command{join(first, "x"), {Join: &Join{Name: first, Boot: "x", PeerAddr: "elsewhere:1", Server: first + "/x"}}}, fmt.Sprintf("2 %s:1", first)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var s state
+			var s State
 			for i, c := range tt.commands {
-				if _, err := s.apply(uint64(i+1), c); err != nil {
+				if _, err := s.Apply(uint64(i+1), c); err != nil {
 					t.Fatalf("command %d: %v", i+1, err)
 				}
 			}
@@ -85,37 +82,37 @@ func TestCommands(t *testing.T) {
 }
 
 func TestRefusedCommandsChangeNothing(t *testing.T) {
-	long := strings.Repeat("x", maxText+1)
-	for name, c := range map[string]command{
+	long := strings.Repeat("x", MaxText+1)
+	for name, c := range map[string]Command{
 		"no name":        join("", "x"),
-		"no boot":        {Join: &joinCommand{Name: "a", PeerAddr: "a:1", Server: "a/x"}},
+		"no boot":        {Join: &Join{Name: "a", PeerAddr: "a:1", Server: "a/x"}},
 		"long name":      join(long, "x"),
 		"no k":           pool("p", 0),
 		"negative k":     pool("p", -1),
 		"huge k":         pool("p", kmutex.MaxK+1),
 		"no pool name":   pool("", 1),
-		"bad binding":    {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes", Reclaim: admission.ReclaimLease}},
+		"bad binding":    {Define: &Define{Name: "p", K: 1, Binding: "sometimes", Reclaim: admission.ReclaimLease}},
 		"unknown pool":   setK("nobody", 1),
 		"k of zero":      setK("known", 0),
-		"empty cluster":  {Found: &foundCommand{Lease: time.Second}},
-		"no lease":       {Found: &foundCommand{Cluster: "c"}},
-		"endless lease":  {Found: &foundCommand{Cluster: "c", Lease: 2 * maxLease}},
+		"empty cluster":  {Found: &Found{Lease: time.Second}},
+		"no lease":       {Found: &Found{Cluster: "c"}},
+		"endless lease":  {Found: &Found{Cluster: "c", Lease: 2 * maxLease}},
 		"negative k set": setK("known", -1),
 		"huge k set":     setK("known", kmutex.MaxK+1),
-		"hold no limit":  {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimHold}},
-		"lease, limit":   {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease, HoldMax: 1}},
-		"bad reclaim":    {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: "never"}},
-		"recover what":   {Recover: &recoverCommand{Pool: "nobody", Epoch: 1}},
-		"return what":    {Return: &returnCommand{Pool: "nobody", Nodes: []kmutex.Node{1}}},
-		"tickets where":  {UseTickets: &useTicketsCommand{Pool: "nobody"}},
+		"hold no limit":  {Define: &Define{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimHold}},
+		"lease, limit":   {Define: &Define{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease, HoldMax: 1}},
+		"bad reclaim":    {Define: &Define{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: "never"}},
+		"recover what":   {Recover: &Recover{Pool: "nobody", Epoch: 1}},
+		"return what":    {Return: &Return{Pool: "nobody", Nodes: []kmutex.Node{1}}},
+		"tickets where":  {UseTickets: &UseTickets{Pool: "nobody"}},
 		"empty command":  {},
 	} {
-		s := state{}
-		if _, err := s.apply(1, pool("known", 1)); err != nil {
+		s := State{}
+		if _, err := s.Apply(1, pool("known", 1)); err != nil {
 			t.Fatal(err)
 		}
 		before := describe(&s)
-		changed, err := s.apply(2, c)
+		changed, err := s.Apply(2, c)
 		if !errors.Is(err, ErrCommand) || changed || describe(&s) != before {
 			t.Errorf("%s: changed %v, error %v, state %s", name, changed, err, describe(&s))
 		}
@@ -123,12 +120,12 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 }
 
 func TestDecodeCommand(t *testing.T) {
-	good, err := encodeCommand(join("a", "x"))
+	good, err := Encode(join("a", "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, data := range [][]byte{good, bytes.Replace(good, []byte(`"v":3`), []byte(`"v":2`), 1)} {
-		if c, err := decodeCommand(data); err != nil || c.Join == nil || c.Join.Name != "a" {
+		if c, err := DecodeCommand(data); err != nil || c.Join == nil || c.Join.Name != "a" {
 			t.Fatalf("%s: %+v, %v", data, c, err)
 		}
 	}
@@ -138,9 +135,9 @@ func TestDecodeCommand(t *testing.T) {
 		`7`:                                      ErrCommand,
 		`{}`:                                     ErrCommand,
 		`{"v":3}`:                                ErrCommand,
-		`{"v":1,"remove":{"node":1}}`:            errOlder,
+		`{"v":1,"remove":{"node":1}}`:            ErrOlder,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
-		`{"v":5,"lease":{"node":1}}`:             errNewer,
+		`{"v":5,"lease":{"node":1}}`:             ErrNewer,
 		`{"v":3,"lease":{"node":1}}`:             ErrCommand,
 		`{"v":3,"remove":{"node":1}} more`:       ErrCommand,
 		`{"v":3,"remove":{"node":1,"why":"so"}}`: ErrCommand,
@@ -149,28 +146,28 @@ func TestDecodeCommand(t *testing.T) {
 		`{"v":3,"pad":"` + strings.Repeat("x", 20_000): ErrCommand,
 		`{"v":3,"found":{"cluster":"` + "\x00" + `"}}`: ErrCommand,
 	} {
-		if _, err := decodeCommand([]byte(text)); !errors.Is(err, want) {
+		if _, err := DecodeCommand([]byte(text)); !errors.Is(err, want) {
 			t.Errorf("%.60q: %v, want %v", text, err, want)
 		}
 	}
 }
 
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c", time.Second, 7}}} {
-		data, err := encodeCommand(c)
+	for _, c := range []Command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &Found{"c", time.Second, 7}}} {
+		data, err := Encode(c)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := decodeCommand(data)
+		c, err := DecodeCommand(data)
 		if err != nil {
 			return
 		}
-		var s state
-		_, _ = s.apply(1, c) // must not panic
-		if _, err := encodeCommand(c); err != nil {
+		var s State
+		_, _ = s.Apply(1, c) // must not panic
+		if _, err := Encode(c); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -179,10 +176,10 @@ func FuzzDecodeCommand(f *testing.F) {
 // FuzzDecodeState: a snapshot that is no good is refused, and one that is taken
 // in can be written again, and commands applied to it.
 func FuzzDecodeState(f *testing.F) {
-	var s state
-	for i, c := range []command{join("a", "x"), join("b", "y"), pool("p", 3), setK("p", 2)} {
-		_, _ = s.apply(uint64(i+1), c)
-		data, err := s.encode()
+	var s State
+	for i, c := range []Command{join("a", "x"), join("b", "y"), pool("p", 3), setK("p", 2)} {
+		_, _ = s.Apply(uint64(i+1), c)
+		data, err := s.Encode()
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -190,31 +187,31 @@ func FuzzDecodeState(f *testing.F) {
 	}
 	f.Add([]byte(`{"format":99}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := decodeState(data)
+		s, err := DecodeState(data)
 		if err != nil {
 			return
 		}
-		_, _ = s.apply(1<<40, join("z", "z")) // must not panic
-		again, err := s.encode()
+		_, _ = s.Apply(1<<40, join("z", "z")) // must not panic
+		again, err := s.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decodeState(again); err != nil {
+		if _, err := DecodeState(again); err != nil {
 			t.Errorf("%s: %v", again, err)
 		}
 	})
 }
 
 // logs draws a log of commands, some of them senseless.
-func drawLog(t *rapid.T) []command {
+func drawLog(t *rapid.T) []Command {
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d", ""})
-	some := rapid.Custom(func(t *rapid.T) command {
+	some := rapid.Custom(func(t *rapid.T) Command {
 		node := rapid.Custom(func(t *rapid.T) kmutex.Node { return kmutex.Node(rapid.IntRange(0, 60).Draw(t, "node")) })
 		nodes := rapid.SliceOfN(node, 0, 3)
 		named := rapid.SampledFrom([]string{"p", "q", "r"})
 		switch rapid.IntRange(0, 16).Draw(t, "kind") {
 		case 0:
-			return command{Found: &foundCommand{Lease: time.Second, Cluster: rapid.SampledFrom([]string{"c1", "c2", ""}).Draw(t, "cluster")}}
+			return Command{Found: &Found{Lease: time.Second, Cluster: rapid.SampledFrom([]string{"c1", "c2", ""}).Draw(t, "cluster")}}
 		case 1, 2, 3, 4:
 			c := join(name.Draw(t, "name"), rapid.SampledFrom([]string{"x", "y", "z", "u", "v"}).Draw(t, "boot"))
 			c.Join.Voided = node.Draw(t, "voided")
@@ -230,13 +227,13 @@ func drawLog(t *rapid.T) []command {
 		case 9:
 			return setK(named.Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
 		case 10, 11, 12:
-			return command{Suspend: &suspendCommand{Nodes: nodes.Draw(t, "nodes"), Reasons: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "reasons")}}
+			return Command{Suspend: &Suspend{Nodes: nodes.Draw(t, "nodes"), Reasons: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "reasons")}}
 		case 13, 14:
-			return command{Expire: &expireCommand{Nodes: nodes.Draw(t, "nodes")}}
+			return Command{Expire: &Expire{Nodes: nodes.Draw(t, "nodes")}}
 		case 15:
-			return command{Return: &returnCommand{Pool: named.Draw(t, "pool"), Nodes: nodes.Draw(t, "nodes")}}
+			return Command{Return: &Return{Pool: named.Draw(t, "pool"), Nodes: nodes.Draw(t, "nodes")}}
 		default:
-			return command{Recover: &recoverCommand{Pool: named.Draw(t, "pool"), Epoch: rapid.Uint64Range(1, 5).Draw(t, "epoch")}}
+			return Command{Recover: &Recover{Pool: named.Draw(t, "pool"), Epoch: rapid.Uint64Range(1, 5).Draw(t, "epoch")}}
 		}
 	})
 	return rapid.SliceOfN(some, 0, 60).Draw(t, "log")
@@ -248,25 +245,25 @@ func TestSameLogSameView(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := drawLog(t)
 		cut := rapid.IntRange(0, len(log)).Draw(t, "snapshot at")
-		whole, parts := newMachine(slog.New(slog.DiscardHandler)), newMachine(slog.New(slog.DiscardHandler))
+		whole, parts := new(Machine), new(Machine)
 		var views []*View
 		var texts []string
 		for i, c := range log {
-			views, texts = append(views, whole.newest.Load()), append(texts, losses(whole.newest.Load()))
+			views, texts = append(views, whole.View()), append(texts, losses(whole.View()))
 			if i == cut {
 				parts = restored(t, parts)
 			}
-			data, err := encodeCommand(c)
+			data, err := Encode(c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			before := whole.newest.Load()
-			a := whole.Apply(&raft.Log{Index: uint64(i + 1), Data: data})
-			b := parts.Apply(&raft.Log{Index: uint64(i + 1), Data: data})
+			before := whole.View()
+			_, a := whole.Apply(uint64(i+1), data)
+			_, b := parts.Apply(uint64(i+1), data)
 			if fmt.Sprint(a) != fmt.Sprint(b) {
 				t.Fatalf("entry %d: %v and %v", i+1, a, b)
 			}
-			checkSuccession(t, before, whole.newest.Load(), uint64(i+1))
+			checkSuccession(t, before, whole.View(), uint64(i+1))
 		}
 		for i, v := range views {
 			if now := losses(v); now != texts[i] {
@@ -276,7 +273,7 @@ func TestSameLogSameView(t *testing.T) {
 		if a, b := describe(&whole.state), describe(&parts.state); a != b {
 			t.Fatalf("views differ:\n%s\n%s", a, b)
 		}
-		if a, b := whole.newest.Load(), parts.newest.Load(); a.Cluster != b.Cluster || fmt.Sprint(a.Pools) != fmt.Sprint(b.Pools) || !slices.Equal(a.Members, b.Members) {
+		if a, b := whole.View(), parts.View(); a.Cluster != b.Cluster || fmt.Sprint(a.Pools) != fmt.Sprint(b.Pools) || !slices.Equal(a.Members, b.Members) {
 			t.Fatalf("views differ:\n%+v\n%+v", a, b)
 		}
 	})
@@ -362,24 +359,13 @@ func checkLosses(t *rapid.T, old, now *View) {
 	}
 }
 
-// sink takes a snapshot in memory.
-type sink struct{ bytes.Buffer }
-
-func (*sink) ID() string    { return "test" }
-func (*sink) Cancel() error { return nil }
-func (*sink) Close() error  { return nil }
-
-func restored(t *rapid.T, m *machine) *machine {
-	snap, err := m.Snapshot()
+func restored(t *rapid.T, m *Machine) *Machine {
+	data, err := m.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var to sink
-	if err := snap.Persist(&to); err != nil {
-		t.Fatal(err)
-	}
-	other := newMachine(slog.New(slog.DiscardHandler))
-	if err := other.Restore(io.NopCloser(&to.Buffer)); err != nil {
+	other := new(Machine)
+	if err := other.Restore(data); err != nil {
 		t.Fatal(err)
 	}
 	return other
@@ -391,8 +377,8 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 		`{"format":4,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
 		`{"format":4} trailing`: "snapshot",
 	} {
-		m := newMachine(slog.New(slog.DiscardHandler))
-		err := m.Restore(io.NopCloser(strings.NewReader(text)))
+		m := new(Machine)
+		err := m.Restore([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want something about %q", text, err, want)
 		}
@@ -402,20 +388,19 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 // A command that only a newer version understands stops this one for good:
 // going on would make another view out of the same log.
 func TestNewerCommandStops(t *testing.T) {
-	m := newMachine(slog.New(slog.DiscardHandler))
-	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":5,"lease":{}}`)})
-	if err, ok := newer.(error); !ok || !errors.Is(err, errNewer) {
-		t.Fatalf("%v", newer)
+	m := new(Machine)
+	if _, err := m.Apply(1, []byte(`{"v":5,"lease":{}}`)); !errors.Is(err, ErrNewer) {
+		t.Fatalf("%v", err)
 	}
-	data, err := encodeCommand(join("a", "x"))
+	data, err := Encode(join("a", "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Apply(&raft.Log{Index: 2, Data: data}) == nil || len(m.newest.Load().Members) != 0 {
+	if _, err := m.Apply(2, data); err == nil || len(m.View().Members) != 0 {
 		t.Error("it goes on after a command that it did not understand")
 	}
-	if !errors.Is(m.problem(), errNewer) {
-		t.Errorf("problem %v", m.problem())
+	if !errors.Is(m.Broken(), ErrNewer) {
+		t.Errorf("problem %v", m.Broken())
 	}
 	if _, err := m.Snapshot(); err == nil {
 		t.Error("it writes a snapshot of a state that is not the log's")

@@ -1,4 +1,4 @@
-package membership
+package views
 
 import (
 	"cmp"
@@ -83,8 +83,8 @@ type Rate struct {
 // are no more tokens than this.
 func (p Pool) Parts() int { return max(p.K, p.Left) }
 
-// ticketTTL is the longest time to live of the pool's tickets.
-func (p Pool) ticketTTL() time.Duration { return cmp.Or(p.TicketTTL, admission.MaxTTL) }
+// LongestTTL is the longest time to live of the pool's tickets.
+func (p Pool) LongestTTL() time.Duration { return cmp.Or(p.TicketTTL, admission.MaxTTL) }
 
 // maxLost is how many lost members a view remembers.
 const maxLost = 4096
@@ -176,8 +176,8 @@ func (v *View) Forgotten() uint64 {
 	return v.Lost[0].At
 }
 
-// lostBoot reports that the named gateway's incarnation is lost.
-func (v *View) lostBoot(name, boot string) bool {
+// LostBoot reports that the named gateway's incarnation is lost.
+func (v *View) LostBoot(name, boot string) bool {
 	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name && l.Boot == boot })
 }
 
@@ -200,8 +200,8 @@ func (v *View) lostNamed(name string) (Lost, bool) {
 	return Lost{}, false
 }
 
-// awaits reports that the named gateway was lost, and not stopped in order: it may come back.
-func (v *View) awaits(name string) bool {
+// Awaits reports that the named gateway was lost, and not stopped in order: it may come back.
+func (v *View) Awaits(name string) bool {
 	l, lost := v.lostNamed(name)
 	return lost && l.Reason != Stopped
 }
@@ -260,15 +260,19 @@ func findPool(pools []Pool, name string) (int, bool) {
 	})
 }
 
-// terms are those of the leases in the view.
-func (v *View) terms() lease.Terms { return lease.Terms{Lease: v.Lease, Bound: closeTime} }
+// closeTime is how long the connections that a gateway closes at the end of its
+// lease may take to be gone.
+const closeTime = 150 * time.Millisecond
+
+// Terms are those of the leases in the view.
+func (v *View) Terms() lease.Terms { return lease.Terms{Lease: v.Lease, Bound: closeTime} }
 
 // LeaseWait is how long a gateway that has been taken out of the view may go on
 // as if it had not, by the clock of any other.
 func (v *View) LeaseWait() time.Duration { return lease.Terms{Lease: v.Lease}.Wait() }
 
-// forRules returns what the leader's rules need of the view.
-func (v *View) forRules() leader.View {
+// ForRules returns what the leader's rules need of the view.
+func (v *View) ForRules() leader.View {
 	rv := leader.View{Number: v.Number, Leased: v.leased(), Members: make([]leader.Member, len(v.Members))}
 	homes := make(map[kmutex.Node]bool)
 	for _, p := range v.Pools {
