@@ -3,8 +3,6 @@ package cluster
 import (
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -46,7 +44,7 @@ func (f *Fence) pass(r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	value := r.Header.Get(FenceHeader)
-	epoch, err := parseFence(value)
+	grant, err := parseGrant(value)
 	if err == nil && f.seen[value] {
 		err = fmt.Errorf("%s %q has come twice", FenceHeader, value)
 	}
@@ -57,36 +55,12 @@ func (f *Fence) pass(r *http.Request) bool {
 		return true
 	}
 	f.seen[value] = true
-	if epoch < f.newest {
-		f.old = append(f.old, OldRequest{At: time.Now(), From: r.Header.Get(fromHeader), Epoch: epoch, Newest: f.newest})
+	if grant.number < f.newest {
+		f.old = append(f.old, OldRequest{At: time.Now(), From: r.Header.Get(fromHeader), Epoch: grant.number, Newest: f.newest})
 		return false
 	}
-	f.newest = epoch
+	f.newest = grant.number
 	return true
-}
-
-// parseFence reads pool/founded/epoch/serial.
-func parseFence(value string) (epoch uint64, err error) {
-	rest, serial, ok := cutLast(value)
-	if !ok {
-		return 0, fmt.Errorf("%s is %q", FenceHeader, value)
-	}
-	if _, err := strconv.ParseUint(serial, 10, 64); err != nil {
-		return 0, fmt.Errorf("serial of %s %q: %w", FenceHeader, value, err)
-	}
-	pool, text, ok := cutLast(rest)
-	if !ok || pool == "" {
-		return 0, fmt.Errorf("%s is %q", FenceHeader, value)
-	}
-	return strconv.ParseUint(text, 10, 64)
-}
-
-func cutLast(s string) (before, after string, found bool) {
-	i := strings.LastIndexByte(s, '/')
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+1:], true
 }
 
 // Refused returns what the guard has refused, and what was wrong with headers.

@@ -30,8 +30,10 @@ type Judge struct {
 
 // visit is a request that is in flight.
 type visit struct {
-	conn net.Conn
-	from string
+	conn   net.Conn
+	from   string
+	number int       // of the arrival, from 1; 0: they are not kept
+	open   time.Time // when its connection was last seen to be
 }
 
 // Arrival is a request that has come to a Judge.
@@ -41,6 +43,8 @@ type Arrival struct {
 	From string
 	// InFlight counts the requests that were then in flight, this one included.
 	InFlight int
+	// Use of the slot; Asked is zero if no Load has sent it.
+	Use Use
 }
 
 type connKey struct{}
@@ -77,7 +81,7 @@ func (j *Judge) around(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
 		v := &visit{conn: conn, from: r.Header.Get(fromHeader)}
-		j.enter(v)
+		j.enter(v, Use{Fence: r.Header.Get(FenceHeader), Asked: sentAt(r)})
 		defer j.leave(v)
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, leaver{j, v})))
 	})
@@ -98,32 +102,56 @@ func leaveEarly(r *http.Request) {
 	}
 }
 
-func (j *Judge) enter(v *visit) {
+func (j *Judge) enter(v *visit, u Use) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.total++
+	u.Began = time.Now() // before it is seen who else is in flight
+	v.open = u.Began
 	j.visits[v] = struct{}{}
 	if len(j.visits) > j.most || j.keeps {
 		j.forgetClosed()
 	}
 	j.most = max(j.most, len(j.visits))
 	if j.keeps {
-		j.arrivals = append(j.arrivals, Arrival{At: time.Now(), From: v.from, InFlight: len(j.visits)})
+		j.arrivals = append(j.arrivals, Arrival{At: u.Began, From: v.from, InFlight: len(j.visits), Use: u})
+		v.number = len(j.arrivals)
 	}
 }
 
 func (j *Judge) forgetClosed() {
 	for v := range j.visits {
-		if closedByPeer(v.conn) {
-			delete(j.visits, v)
+		if !j.isOpen(v) {
+			j.forget(v)
 		}
+	}
+}
+
+// isOpen reports whether a request's connection is, and notes the time.
+func (j *Judge) isOpen(v *visit) bool {
+	if closedByPeer(v.conn) {
+		return false
+	}
+	v.open = time.Now()
+	return true
+}
+
+// forget ends a request when it was last seen.
+func (j *Judge) forget(v *visit) {
+	if _, in := j.visits[v]; !in {
+		return
+	}
+	delete(j.visits, v)
+	if v.number > 0 {
+		j.arrivals[v.number-1].Use.Ended = v.open
 	}
 }
 
 func (j *Judge) leave(v *visit) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	delete(j.visits, v)
+	j.isOpen(v)
+	j.forget(v)
 }
 
 // Counts returns how many requests are in flight, the most that ever were, and
@@ -164,6 +192,16 @@ func (j *Judge) Since(t time.Time) []Arrival {
 	defer j.mu.Unlock()
 	i := sort.Search(len(j.arrivals), func(i int) bool { return !j.arrivals[i].At.Before(t) })
 	return slices.Clone(j.arrivals[i:])
+}
+
+// CheckHistory checks all that was kept against a semaphore of k, as [CheckHistory] does.
+func (j *Judge) CheckHistory(tb testing.TB, pool string, k int, changes ...Change) {
+	tb.Helper()
+	var uses []Use
+	for _, a := range j.Since(time.Time{}) {
+		uses = append(uses, a.Use)
+	}
+	CheckHistory(tb, pool, k, uses, changes...)
 }
 
 // Gap returns the longest time between two arrivals, and between them and both

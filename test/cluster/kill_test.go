@@ -151,6 +151,7 @@ func (r *killRun) check(t *testing.T) {
 	if _, most, _ := r.judge.Counts(); most != r.k {
 		t.Errorf("most in flight at the upstream is %d, k is %d", most, r.k)
 	}
+	r.judge.CheckHistory(t, PoolName, r.k)
 	var gaps, wholes []time.Duration
 	for _, k := range r.kills {
 		gaps, wholes = append(gaps, k.gap), append(wholes, k.whole)

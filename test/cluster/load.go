@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,21 @@ import (
 
 // fromHeader names to an upstream the gateway that a Load has asked.
 const fromHeader = "Test-Gateway"
+
+// sentHeader tells a Judge when a Load has sent a request, in nanoseconds since the start of
+// this process, in which both run.
+const sentHeader = "Test-Sent"
+
+var started = time.Now()
+
+// sentAt returns when a Load has sent the request; zero if none has.
+func sentAt(r *http.Request) time.Time {
+	since, err := strconv.ParseInt(r.Header.Get(sentHeader), 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return started.Add(time.Duration(since))
+}
 
 // OK is the result of a request that was answered in full.
 const OK = "ok"
@@ -114,6 +130,7 @@ func (l *Load) ask(ctx context.Context, gateway, url string) error {
 		return err
 	}
 	req.Header.Set(fromHeader, gateway)
+	req.Header.Set(sentHeader, strconv.FormatInt(int64(time.Since(started)), 10))
 	res, err := l.http.Do(req)
 	if err != nil {
 		return err

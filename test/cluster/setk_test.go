@@ -34,6 +34,7 @@ func TestSetK(t *testing.T) {
 	Span(t, 4*busy)
 
 	k := first
+	changes := make(map[string][]Change)
 	for _, next := range []int{12, 3, 6} {
 		for pool, judge := range map[string]*Judge{PoolName: late, "early": early} {
 			asked := time.Now()
@@ -43,6 +44,7 @@ func TestSetK(t *testing.T) {
 			if next < k {
 				exact = exact.Add(timing.Slack() * busy) // all that were in flight have ended
 			}
+			changes[pool] = append(changes[pool], Change{next, asked, exact})
 			Span(t, time.Until(exact.Add(4*busy)))
 			judge.AwaitInFlight(t, pool, exact, next, 4*busy)
 			most, after := 0, 0
@@ -59,6 +61,8 @@ func TestSetK(t *testing.T) {
 		}
 		k = next
 	}
+	late.CheckHistory(t, PoolName, first, changes[PoolName]...)
+	early.CheckHistory(t, "early", first, changes["early"]...)
 	for _, l := range loads {
 		if answers := l.Since(time.Time{}); len(answers) == 0 || Refusals(answers) != "map[]" {
 			t.Errorf("%d answers, %s", len(answers), Refusals(answers))

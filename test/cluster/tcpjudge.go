@@ -24,7 +24,7 @@ func NewTCPJudge(tb testing.TB, serve func(*net.TCPConn)) (j *Judge, addr string
 				return // closed
 			}
 			v := &visit{conn: conn}
-			j.enter(v)
+			j.enter(v, Use{})
 			wg.Go(func() {
 				serve(conn.(*net.TCPConn))
 				j.leave(v)

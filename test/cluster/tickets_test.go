@@ -31,6 +31,18 @@ type ticket struct {
 	Fence string `json:"fence"`
 
 	number int // in the order of the requests
+	use    Use // of its slot
+}
+
+// seen notes what a gateway has said of the ticket, and when it was asked.
+func (tk *ticket) seen(now ticket, asked time.Time) {
+	tk.ID, tk.State, tk.Fence = now.ID, now.State, now.Fence
+	switch {
+	case tk.State != "granted":
+		tk.use.Asked = asked
+	case tk.use.Began.IsZero():
+		tk.use.Fence, tk.use.Began = tk.Fence, time.Now()
+	}
 }
 
 // office asks for tickets and about them at gateways' admin addresses, as a
@@ -38,7 +50,8 @@ type ticket struct {
 type office struct {
 	http     *http.Client
 	gateways []*Gateway
-	next     int // place of the gateway that is asked next
+	next     int   // place of the gateway that is asked next
+	uses     []Use // of slots that were given back
 }
 
 func newOffice(t *testing.T, gateways []*Gateway) *office {
@@ -85,24 +98,29 @@ func (o *office) any() *Gateway {
 
 func (o *office) request(t *testing.T, pool string, ttl time.Duration) ticket {
 	t.Helper()
-	tk, err := o.call(o.any(), http.MethodPost, "", map[string]any{"pool": pool, "ttl": ttl.String()}, http.StatusCreated)
+	tk := ticket{use: Use{Asked: time.Now()}}
+	now, err := o.call(o.any(), http.MethodPost, "", map[string]any{"pool": pool, "ttl": ttl.String()}, http.StatusCreated)
 	if err != nil {
 		t.Fatal(err)
 	}
+	tk.seen(now, tk.use.Asked)
 	return tk
 }
 
 // test asks any gateway about a ticket.
 func (o *office) test(tk *ticket) error {
+	asked := time.Now()
 	now, err := o.call(o.any(), http.MethodGet, "/"+tk.ID, nil, http.StatusOK)
 	if err == nil {
-		tk.State, tk.Fence = now.State, now.Fence
+		tk.seen(now, asked)
 	}
 	return err
 }
 
 func (o *office) release(t *testing.T, tk *ticket) {
 	t.Helper()
+	tk.use.Ended = time.Now()
+	o.uses = append(o.uses, tk.use)
 	if _, err := o.call(o.any(), http.MethodDelete, "/"+tk.ID, nil, http.StatusNoContent); err != nil {
 		t.Error(err)
 	}
@@ -177,6 +195,7 @@ func TestTickets(t *testing.T) {
 		}
 	}
 	drain(t, o, tickets, k)
+	CheckHistory(t, PoolName, k, o.uses)
 }
 
 // askAll asks about every ticket until a gateway knows it.
@@ -197,7 +216,6 @@ func drain(t *testing.T, o *office, waiting []*ticket, k int) {
 	t.Helper()
 	const ahead = 100 // as far as may be overtaken, and a little more
 	var order []int
-	fences := make(map[string]int)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for len(waiting) > 0 {
@@ -229,10 +247,6 @@ func drain(t *testing.T, o *office, waiting []*ticket, k int) {
 		}
 		slices.SortFunc(granted, func(a, b *ticket) int { return compareFences(a.Fence, b.Fence) })
 		for _, tk := range granted {
-			if other, twice := fences[tk.Fence]; twice {
-				t.Errorf("tickets %d and %d have the fence %s", other, tk.number, tk.Fence)
-			}
-			fences[tk.Fence] = tk.number
 			order = append(order, tk.number)
 			o.release(t, tk)
 		}
@@ -254,14 +268,12 @@ func drain(t *testing.T, o *office, waiting []*ticket, k int) {
 }
 
 func compareFences(a, b string) int {
-	epochA, errA := parseFence(a)
-	epochB, errB := parseFence(b)
-	_, serialA, _ := cutLast(a)
-	_, serialB, _ := cutLast(b)
+	x, errA := parseGrant(a)
+	y, errB := parseGrant(b)
 	if errA != nil || errB != nil {
 		return cmp.Compare(a, b)
 	}
-	return cmp.Or(cmp.Compare(epochA, epochB), cmp.Compare(len(serialA), len(serialB)), cmp.Compare(serialA, serialB))
+	return cmp.Or(cmp.Compare(x.number, y.number), cmp.Compare(x.serial, y.serial))
 }
 
 // TestTicketThatNobodyKnows kills a gateway that has just joined, and with it the only one

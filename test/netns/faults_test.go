@@ -75,6 +75,7 @@ func (w *world) start(t *testing.T, opt cluster.Options) {
 	w.judge, url = w.upstream(t, 150*time.Millisecond)
 	w.long, longURL = w.upstream(t, 3*opt.Lease)
 	w.judge.Keep()
+	w.long.Keep()
 	opt.K, opt.Upstream, opt.Hosts, opt.Dial = k, url, w.Hosts, w.Dial
 	opt.Pools = []cluster.Pool{{Name: "long", K: longK, Upstream: longURL}}
 	if w.widens {
@@ -208,7 +209,7 @@ func TestFaults(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) { w.suffer(t, s) })
 	}
-	w.checkK(t)
+	w.checkHistory(t)
 }
 
 // suffer lets one fault come and go.
@@ -342,6 +343,12 @@ func (w *world) checkK(t *testing.T) {
 	}
 }
 
+func (w *world) checkHistory(t *testing.T) {
+	t.Helper()
+	w.judge.CheckHistory(t, cluster.PoolName, k)
+	w.long.CheckHistory(t, "long", longK)
+}
+
 // TestFlapping has connections come and go all the time.
 func TestFlapping(t *testing.T) {
 	if testing.Short() {
@@ -370,4 +377,5 @@ func TestFlapping(t *testing.T) {
 	}
 	w.awaitWhole(t, heal)
 	w.checkK(t)
+	w.checkHistory(t)
 }
