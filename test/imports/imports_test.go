@@ -59,6 +59,8 @@ var allowed = map[string][]string{
 	"internal/problems":            {"internal/httplist"},
 	"proxy":                        {"internal/admission", "internal/deadline", "internal/headeredit", "internal/httplist", "internal/pace", "internal/problems", "internal/oncelog", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream"},
 	"proxy/downstream":             {"internal/deadline", "internal/httphead", "internal/oncelog", "proxy/tcpstate"},
+	"proxy/http1":                  {},
+	"proxy/http1/adapt":            {"proxy/http1"},
 	"proxy/relay":                  {},
 	"proxy/tcpstate":               {},
 	"proxy/upstream":               {"internal/deadline", "internal/httphead", "proxy/relay", "proxy/tcpstate"},

@@ -19,7 +19,7 @@ var layered = []string{
 	"internal/deadline", "internal/demo", "internal/drift", "internal/gateway", "internal/headeredit", "internal/hostaddr", "internal/httphead", "internal/httplist", "internal/inbound", "internal/journal",
 	"internal/membership", "internal/membership/leader", "internal/membership/lease", "internal/membership/raftfile", "internal/membership/views", "internal/node", "internal/oncelog",
 	"internal/pace", "internal/peercall", "internal/peercert", "internal/pool", "internal/problems", "internal/socket", "internal/transport",
-	"kgate", "kmutex", "proxy", "proxy/downstream", "proxy/tcpstate", "proxy/upstream", "replication", "replication/disk", "telemetry", "telemetry/otlp",
+	"kgate", "kmutex", "proxy", "proxy/downstream", "proxy/http1", "proxy/http1/adapt", "proxy/tcpstate", "proxy/upstream", "replication", "replication/disk", "telemetry", "telemetry/otlp",
 }
 
 // TestFilesCallOneWay: the files of a package are layers, as packages are. If a function

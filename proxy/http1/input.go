@@ -1,0 +1,162 @@
+package http1
+
+import (
+	"io"
+	"sync"
+)
+
+// Sizes of the buffers that are lent. A larger one is made for its head.
+const (
+	minBuffer = 2 << 10
+	maxLent   = 16 << 10
+)
+
+// buffer is a lent one.
+type buffer struct{ b []byte }
+
+// lent has buffers of 2, 4, 8 and 16 KiB.
+var lent [4]sync.Pool
+
+func lend(size int) *buffer {
+	n := minBuffer
+	for i := range lent {
+		if size <= n {
+			if b, ok := lent[i].Get().(*buffer); ok {
+				return b
+			}
+			return &buffer{make([]byte, n)}
+		}
+		n <<= 1
+	}
+	return &buffer{make([]byte, size)}
+}
+
+func (b *buffer) giveBack() {
+	n := minBuffer
+	for i := range lent {
+		if len(b.b) == n {
+			lent[i].Put(b)
+			return
+		}
+		n <<= 1
+	}
+}
+
+// Input is what has been read from a connection and not used. It has a buffer only while there is
+// something in it, or a head is held. It is for one goroutine at a time.
+type Input struct {
+	src  io.Reader
+	max  int
+	buf  *buffer // nil: none
+	head *buffer // that the held head is in, if it is not buf
+	// Buf has the held head, what is unused, and room.
+	held, r, w int
+}
+
+// NewInput returns an Input that reads from src and buffers up to most bytes of a head.
+func NewInput(src io.Reader, most int) *Input {
+	in := new(Input)
+	in.Reset(src, most)
+	return in
+}
+
+// Reset makes in what NewInput returns.
+func (in *Input) Reset(src io.Reader, most int) {
+	in.drop()
+	*in = Input{src: src, max: most}
+}
+
+// Buffered returns what is unused. It is valid until the next Fill, Discard or Release, and what
+// Hold holds of it until Release.
+func (in *Input) Buffered() []byte {
+	if in.buf == nil {
+		return nil
+	}
+	return in.buf.b[in.r:in.w]
+}
+
+// Len returns the length of what Buffered returns.
+func (in *Input) Len() int { return in.w - in.r }
+
+// Discard uses n bytes of what Buffered returns.
+func (in *Input) Discard(n int) { in.r += n }
+
+// Hold uses n bytes of what Buffered returns, which stay in their place until Release.
+func (in *Input) Hold(n int) {
+	in.r += n
+	in.held = in.r
+}
+
+// Release gives back what is held, and the buffer if nothing else is in it.
+func (in *Input) Release() {
+	in.held = 0
+	if in.head != nil {
+		in.head.giveBack()
+		in.head = nil
+	}
+	if in.buf != nil && in.r == in.w {
+		in.buf.giveBack()
+		in.buf, in.r, in.w = nil, 0, 0
+	}
+}
+
+// drop gives all buffers back.
+func (in *Input) drop() {
+	in.r = in.w
+	in.Release()
+}
+
+// Fill reads once more. It fails with io.ErrShortBuffer if nothing more fits: the caller has then
+// not used what it must.
+func (in *Input) Fill() error {
+	if err := in.makeRoom(); err != nil {
+		return err
+	}
+	n, err := in.readSource(in.buf.b[in.w:])
+	in.w += n
+	if n > 0 {
+		return nil // an error comes again
+	}
+	return err
+}
+
+// readSource reads at least one byte, or fails.
+func (in *Input) readSource(p []byte) (int, error) {
+	const patience = 100
+	for range patience {
+		if n, err := in.src.Read(p); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// makeRoom makes room behind what is unused.
+func (in *Input) makeRoom() error {
+	if in.buf == nil {
+		in.buf = lend(minBuffer)
+	}
+	if in.r == in.w {
+		in.r, in.w = in.held, in.held
+	}
+	if in.w < len(in.buf.b) {
+		return nil
+	}
+	unused := in.buf.b[in.r:in.w]
+	if in.r > in.held {
+		in.r, in.w = in.held, in.held+copy(in.buf.b[in.held:], unused)
+		return nil
+	}
+	if len(unused) >= in.max {
+		return io.ErrShortBuffer
+	}
+	larger := lend(min(max(2*len(unused), minBuffer), max(in.max, minBuffer)))
+	in.r, in.w = 0, copy(larger.b, unused)
+	if in.held > 0 && in.head == nil {
+		in.head = in.buf // the held head stays there
+	} else {
+		in.buf.giveBack()
+	}
+	in.buf, in.held = larger, 0
+	return nil
+}
