@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
-
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -20,8 +18,7 @@ const logPatience = 2 * time.Second
 
 // serveCommand runs a gateway.
 type serveCommand struct {
-	File            string        `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). With --upstream and --k none is needed."`
-	ShutdownTimeout time.Duration `name:"shutdown-timeout" env:"KGATE_SHUTDOWN_TIMEOUT" default:"30s" help:"How long requests in flight may take to finish after SIGTERM."`
+	File string `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). With --upstream and --k none is needed."`
 	config.Overrides
 }
 
@@ -34,7 +31,8 @@ func (serveCommand) Help() string {
 Flags and their environment variables override the file.
 SIGHUP reads the file again: see docs/configuration.md for what it changes.
 SIGTERM and SIGINT shut the gateway down in order: waiting requests are refused
-with 503, those in flight finish.
+with 503, those in flight finish, for at most drain.timeout. A second signal ends
+the process at once.
 
 Exit codes: 0 ended by a signal, 1 cannot run or the file is wrong, 2 wrong
 command line.`
@@ -92,11 +90,18 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 			return &codedError{code: exitFailure}
 		}
 	}
-	notify(daemon.SdNotifyStopping)
 	cancel() // a second signal ends the process at once
-	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
+	ctx, done := context.WithTimeout(context.Background(), s.beginDrain(cfg))
 	defer done()
 	return s.shutdown(ctx)
+}
+
+// beginDrain says that the gateway stops, and returns how long requests in flight may take.
+func (s *server) beginDrain(cfg *config.Config) time.Duration {
+	timeout := cfg.DrainTimeout()
+	s.log.Info("stopping: requests in flight may finish", slog.String("drain_timeout", timeout.String()))
+	notifyStopping(timeout)
+	return timeout
 }
 
 // giveUp ends a gateway that cannot go on.

@@ -84,7 +84,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	if s.clientAddr != nil {
 		at = append([]any{slog.String("http", s.clientAddr.String())}, at...)
 	}
-	s.log.Info("listening", at...)
+	s.log.Info("listening", append(at, slog.String("drain_timeout", cfg.DrainTimeout().String()))...)
 	return s, nil
 }
 
@@ -143,10 +143,14 @@ func (s *server) startNode() error {
 		if len(p.Upstreams) == 0 {
 			s.log.Info("the pool has no upstreams: it gives out slots and proxies nothing", slog.String("pool", p.Name))
 		}
+		if drain := s.cfg.DrainTimeout(); p.HoldMax == 0 || p.HoldMax > drain {
+			s.log.Info("the pool lets a request take longer than drain.timeout: a stop aborts such a request",
+				slog.String("pool", p.Name), slog.String("hold_max", p.HoldMax.String()), slog.String("drain_timeout", drain.String()))
+		}
 	}
 	cfg.Name, cfg.Version, cfg.DataDir = s.cfg.Node.Name, version, s.cfg.Node.DataDir
 	cfg.Witness = s.cfg.Node.Role == config.RoleWitness
-	cfg.ServeWaiting = s.cfg.Node.Drain == config.DrainFinish
+	cfg.ServeWaiting = s.cfg.Drain.Waiting == config.WaitingFinish
 	cfg.AdminTokens, cfg.Logger = s.adminTokens, s.log
 	cfg.Process = kgate.Process{
 		Metrics: s.metrics, Gatherer: registry, State: s.state, Profiles: profiles(), OnLeave: func() { close(s.leave) },

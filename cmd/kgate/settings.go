@@ -122,7 +122,7 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 		}
 		out = append(out, kgate.Pool{
 			Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
-			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
+			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Duration,
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
 			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, TicketTTL: p.TicketTTL, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload,

@@ -16,7 +16,7 @@ import (
 
 // poolSettings says which field of a kgate.Pool an option of the file sets.
 var poolSettings = map[string]string{
-	"Name": "Name", "K": "K", "Binding": "EarlyBinding", "AskInterval.Every": "AskInterval", "AskInterval.Auto": "", // auto is 0
+	"Name": "Name", "K": "K", "Binding": "EarlyBinding", "AskInterval.Duration": "AskInterval", "AskInterval.Auto": "", // auto is 0
 	"Upstreams": "Upstreams", "Backup": "Backup",
 	"Health.Path": "Health.Path", "Health.Interval": "Health.Interval", "Health.Timeout": "Health.Timeout",
 	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter", "Health.SlowStart": "Health.SlowStart",

@@ -72,6 +72,13 @@ func notifyReloading() (done func()) {
 	return func() { notify(daemon.SdNotifyReady) }
 }
 
+// notifyStopping tells systemd that the process ends, and how long that may take: the unit
+// need not know drain.timeout.
+func notifyStopping(timeout time.Duration) {
+	const leaving = 15 * time.Second // the cluster, after the last request
+	notify(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, (timeout+leaving).Microseconds()))
+}
+
 // socketNames are those of the sockets that systemd may open for a gateway, each
 // in place of the address listen.NAME.
 var socketNames = []string{"http", "https", "admin"}

@@ -88,6 +88,10 @@ func TestSystemdIsTold(t *testing.T) {
 	hear(t, said, "RELOADING=1\nMONOTONIC_USEC=")
 	done()
 	hear(t, said, "READY=1")
+	if timeout := n.beginDrain(n.cfg); timeout != 30*time.Minute {
+		t.Errorf("requests in flight have %v", timeout)
+	}
+	hear(t, said, "STOPPING=1\nEXTEND_TIMEOUT_USEC=1815000000")
 }
 
 // Sockets that are open already are listened on in place of the addresses of the

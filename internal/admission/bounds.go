@@ -15,9 +15,10 @@ const (
 	// DefaultQueueTimeout how long each of them waits.
 	DefaultQueueLimit   = 10_000
 	DefaultQueueTimeout = time.Minute
-	// How upstreams are reached, and when one is passed over.
+	// How upstreams are reached, and when one is passed over. No two of the bounds that end a
+	// request are equal, here and in hold.idle, so that the time tells which one did.
 	DefaultDialTimeout           = 5 * time.Second
-	DefaultResponseHeaderTimeout = time.Minute
+	DefaultResponseHeaderTimeout = 75 * time.Second
 	DefaultIdleTimeout           = 90 * time.Second
 	DefaultResolve               = 30 * time.Second
 	DefaultHealthInterval        = 5 * time.Second

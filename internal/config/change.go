@@ -36,6 +36,7 @@ var effects = []struct {
 	{"listen.deny", EffectReload},
 	{"listen", EffectRestart},
 	{"cluster", EffectRestart},
+	{"drain.waiting", EffectRestart},
 	{"pools[].name", EffectRestart},
 	{"pools[].k", EffectNewPool},
 	{"pools[].binding", EffectNewPool},

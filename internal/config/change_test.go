@@ -28,7 +28,7 @@ func TestReload(t *testing.T) {
 	c := mustParse(t, reloadable)
 	text := reloadable
 	for _, edit := range [][2]string{
-		{"name: gw-1", "name: gw-2, drain: finish"},
+		{"name: gw-1", "name: gw-2"},
 		{`":8443", tls: {cert: a.pem`, `":9443", header_timeout: 3s, tls: {cert: b.pem`},
 		{"MDEyMzQ1", "MTIzNDU2"},
 		{"k: 8,", "k: 9, binding: early, queue: {timeout: 90m, limit: 5, order: fair, per_client: {key: 'header:x-key', limit: 2}}, fence: false,"},
@@ -43,7 +43,7 @@ func TestReload(t *testing.T) {
 		}
 		text = strings.Replace(text, edit[0], edit[1], 1)
 	}
-	text += "log: {level: debug}\ntrusted_proxies: [10.0.0.0/8]\n"
+	text += "drain: {timeout: 5m, waiting: finish}\nlog: {level: debug}\ntrusted_proxies: [10.0.0.0/8]\n"
 	running, changes := c.Reload(mustParse(t, text))
 	var shown strings.Builder
 	for _, ch := range changes {

@@ -16,6 +16,7 @@ type Config struct {
 	Node      Node      `yaml:"node"`
 	Listen    Listen    `yaml:"listen"`
 	Cluster   Cluster   `yaml:"cluster"`
+	Drain     Draining  `yaml:"drain"`
 	Pools     []Pool    `yaml:"pools"`
 	Routes    []Route   `yaml:"routes"`
 	Log       Log       `yaml:"log"`
@@ -54,10 +55,17 @@ type Node struct {
 	// that address is a socket. Use the same token on every gateway. The file may hold
 	// several, one on each line; all are accepted. It is read again when it changes.
 	AdminTokenFile string `yaml:"admin_token_file"`
-	// Drain says what happens to waiting requests when the gateway drains or stops. With
-	// refuse they are refused, and can wait at another gateway; with finish they are
-	// served.
-	Drain Drain `yaml:"drain"`
+}
+
+// Draining says how the gateway stops, on SIGTERM or kgate leave.
+type Draining struct {
+	// Timeout is how long requests in flight may take to finish; then they are aborted. The
+	// gateway stops as soon as the last one has finished. auto: the longest hold.max of the
+	// pools, but at least 30s and at most 30m.
+	Timeout AutoDuration `yaml:"timeout"`
+	// Waiting says what happens to requests that wait: with refuse they are refused, and can
+	// wait at another gateway; with finish they are served.
+	Waiting Waiting `yaml:"waiting"`
 }
 
 // Listen holds the addresses to listen on, each host:port, and the limits of client

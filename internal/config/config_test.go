@@ -189,13 +189,43 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
+// TestDrainTimeout: a gateway that stops gives requests as long as their pools do.
+func TestDrainTimeout(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"{name: a, k: 1}":                  30 * time.Minute,
+		"{name: a, k: 1, hold: {max: 5m}}": 5 * time.Minute,
+		"{name: a, k: 1, hold: {max: 5m}}, {name: b, k: 1, hold: {max: 10m}}": 10 * time.Minute,
+		"{name: a, k: 1, hold: {max: 5s}}":                                    30 * time.Second,
+		"{name: a, k: 1, hold: {max: 2h}}":                                    30 * time.Minute,
+		"{name: a, k: 1, hold: {max: 0s}}, {name: b, k: 1, hold: {max: 5m}}":  30 * time.Minute,
+	} {
+		if got := mustParse(t, "pools: ["+text+"]").DrainTimeout(); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+		if got := mustParse(t, "drain: {timeout: 2h}\npools: ["+text+"]").DrainTimeout(); got != 2*time.Hour {
+			t.Errorf("%s, with a timeout: %v", text, got)
+		}
+	}
+}
+
+// TestTimeoutsDiffer: no two bounds that end a request are equal, so that its length tells which
+// one did.
+func TestTimeoutsDiffer(t *testing.T) {
+	for _, text := range []string{"{name: a, k: 1}", "{name: a, k: 1, hold: {idle: 60s}}", "{name: a, k: 1, hold: {idle: 5s}}"} {
+		p := mustParse(t, "pools: ["+text+"]").Pools[0]
+		if q, h, i := p.Queue.Timeout, p.Transport.ResponseHeaderTimeout, p.Hold.Idle; q == h || h >= i || q == i && !strings.Contains(text, "idle") {
+			t.Errorf("%s: queue.timeout %v, response_header_timeout %v, hold.idle %v", text, q, h, i)
+		}
+	}
+}
+
 func TestValidateBuiltInCode(t *testing.T) {
 	var c Config
 	err := c.Validate()
 	if !errors.Is(err, errInvalid) {
 		t.Fatalf("the zero Config: %v", err)
 	}
-	for _, key := range []string{"pools:", "node.drain:", "listen.http:", "cluster.lease:", "log.level:", "log.format:"} {
+	for _, key := range []string{"pools:", "drain.waiting:", "listen.http:", "cluster.lease:", "log.level:", "log.format:"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("no word about %s in:\n%v", key, err)
 		}
@@ -430,7 +460,7 @@ func TestIdleOfTCP(t *testing.T) {
 		`upstreams: ["tcp://10.0.1.1:873"], hold: {max: 1h}`:      10 * time.Minute,
 		`upstreams: ["tcp://10.0.1.1:873"], hold: {idle: 1m}`:     time.Minute,
 		`upstreams: ["tcp://10.0.1.1:873"], hold: {idle: 0s}`:     0,
-		`upstreams: ["tcp://10.0.1.1:873", "http://10.0.1.1:80"]`: time.Minute,
+		`upstreams: ["tcp://10.0.1.1:873", "http://10.0.1.1:80"]`: 90 * time.Second,
 	} {
 		if got := mustParse(t, listen+"pools: [{name: a, k: 1, "+text+"}]\n").Pools[0].Hold.Idle; got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)

@@ -12,7 +12,7 @@ import (
 // and what [Config.Resolve] asks the host for.
 func Default() *Config {
 	return &Config{
-		Node: Node{Role: RoleGateway, Drain: DrainRefuse},
+		Node: Node{Role: RoleGateway},
 		Listen: Listen{
 			HTTP:   ":8080",
 			Admin:  "127.0.0.1:9080",
@@ -24,6 +24,7 @@ func Default() *Config {
 			MaxHeaderBytes: 16 << 10,
 		},
 		Cluster:   Cluster{Lease: admission.DefaultLease, Replicas: admission.DefaultReplicas},
+		Drain:     Draining{Timeout: AutoDuration{Auto: true}, Waiting: WaitingRefuse},
 		Log:       Log{Level: "info", Format: "json", Access: true, AccessFormat: AccessStructured},
 		Telemetry: Telemetry{SampleRatio: 0.01},
 		src:       newSource("", nil),
@@ -44,6 +45,23 @@ func (c *Config) Bootstrap() int {
 	default:
 		return 1
 	}
+}
+
+// DrainTimeout returns how long requests in flight may take to finish once the gateway
+// stops. It is as long as the pools let a request take, unless drain.timeout says otherwise.
+func (c *Config) DrainTimeout() time.Duration {
+	const least, most = 30 * time.Second, 30 * time.Minute // routes need no pool
+	if !c.Drain.Timeout.Auto {
+		return c.Drain.Timeout.Duration
+	}
+	longest := least
+	for _, p := range c.Pools {
+		if p.Hold.Max == 0 {
+			return most
+		}
+		longest = max(longest, p.Hold.Max)
+	}
+	return min(longest, most)
 }
 
 // alone reports whether no other gateway is expected, and nothing configures who may take
@@ -84,9 +102,9 @@ func (c *Config) pool(name string) (Pool, bool) {
 func DefaultPool() Pool {
 	return Pool{
 		Binding:     admission.BindingLate,
-		AskInterval: AskInterval{Auto: true},
+		AskInterval: AutoDuration{Auto: true},
 		Queue:       Queue{Timeout: admission.DefaultQueueTimeout, Limit: admission.DefaultQueueLimit, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}, Page: Page{Keep: time.Minute}},
-		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
+		Hold:        Hold{Max: 30 * time.Minute, Idle: 90 * time.Second},
 		Health: Health{
 			Interval: admission.DefaultHealthInterval, Timeout: admission.DefaultHealthTimeout,
 			UnhealthyAfter: admission.DefaultUnhealthyAfter, HealthyAfter: admission.DefaultHealthyAfter,

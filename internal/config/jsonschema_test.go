@@ -74,7 +74,7 @@ const durationPattern = `(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)(([0
 func scalarSchema(path string, t reflect.Type) *schema {
 	patterns := map[reflect.Type]string{
 		reflect.TypeFor[time.Duration](): "^" + durationPattern + "$",
-		reflect.TypeFor[AskInterval]():   "^(auto|" + durationPattern + ")$",
+		reflect.TypeFor[AutoDuration]():  "^(auto|" + durationPattern + ")$",
 		reflect.TypeFor[Rate]():          `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)([GMK]i|[GMk])?B/s|([0-9]+(\.[0-9]*)?|\.[0-9]+)[GMk]bit/s)$`,
 		reflect.TypeFor[ClientKey]():     "^(ip|header:[^ :]+)$",
 		reflect.TypeFor[HeaderField]():   "^[^ :]+:.*[^ ]",

@@ -91,7 +91,7 @@ func decode(name string, data []byte) (c *Config, errs []error, err error) {
 	}
 	d := &decoder{src: c.src, anchors: map[string]ast.Node{}}
 	d.value("", body, reflect.ValueOf(c).Elem())
-	c.tcpDefaults()
+	c.poolDefaults()
 	return c, d.errs, nil
 }
 
@@ -99,12 +99,16 @@ func decode(name string, data []byte) (c *Config, errs []error, err error) {
 // client of a database, is silent for longer than a download.
 const tcpIdle = 10 * time.Minute
 
-// tcpDefaults sets the defaults that differ in pools that serve TCP connections only.
-func (c *Config) tcpDefaults() {
+// poolDefaults sets the defaults that depend on other keys of a pool.
+func (c *Config) poolDefaults() {
 	for i := range c.Pools {
-		p := &c.Pools[i]
-		if p.serves(true) && !p.serves(false) && !c.src.given(fmt.Sprintf("%s[%d].hold.idle", keyPools, i)) {
+		p, key := &c.Pools[i], fmt.Sprintf("%s[%d]", keyPools, i)
+		if p.serves(true) && !p.serves(false) && !c.src.given(key+".hold.idle") {
 			p.Hold.Idle = tcpIdle
+		}
+		// A silent upstream is told from a silent client by which bound comes first.
+		if sooner := p.Hold.Idle * 5 / 6; sooner > 0 && !c.src.given(key+".transport.response_header_timeout") {
+			p.Transport.ResponseHeaderTimeout = min(p.Transport.ResponseHeaderTimeout, sooner)
 		}
 	}
 }

@@ -36,6 +36,8 @@ type Overrides struct {
 	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" key:"cluster.insecure" help:"Allow unprotected traffic between gateways on addresses that other machines can reach."`
 	BootstrapExpect *int     `name:"bootstrap-expect" env:"KGATE_BOOTSTRAP_EXPECT" key:"cluster.bootstrap_expect" placeholder:"N" help:"Found the cluster when N gateways have met."`
 
+	DrainTimeout string `name:"drain-timeout" env:"KGATE_DRAIN_TIMEOUT" placeholder:"TIME" help:"How long requests in flight may take to finish after SIGTERM (default: the longest hold.max of the pools, at most 30m)."`
+
 	LogLevel  string `name:"log-level" env:"KGATE_LOG_LEVEL" key:"log.level" placeholder:"LEVEL" help:"debug, info, warn or error (default info)."`
 	LogFormat string `name:"log-format" env:"KGATE_LOG_FORMAT" key:"log.format" placeholder:"FORMAT" help:"json or text (default json)."`
 }
@@ -53,6 +55,9 @@ func (c *Config) apply(o Overrides) []error {
 	}
 	if o.Advertise != "" {
 		overrideParsed(a, &c.Node.Advertise, o.Advertise, "node.advertise", "advertise", parseAddr)
+	}
+	if o.DrainTimeout != "" {
+		overrideParsed(a, &c.Drain.Timeout, o.DrainTimeout, "drain.timeout", "drain-timeout", parseAuto)
 	}
 	a.pool(c, o)
 	c.implyRoute()

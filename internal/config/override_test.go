@@ -34,7 +34,7 @@ func TestFlagsAlone(t *testing.T) {
 		Upstream: []string{"http://127.0.0.1:9000", "http://127.0.0.1:9001"}, K: ptr(3),
 		Name: "gw-1", DataDir: "/tmp/x", Advertise: "10.0.0.1",
 		ListenHTTP: ":1", ListenAdmin: "localhost:2", ListenPeer: ":3", ListenGossip: ":4", ListenHTTPS: ":5", TLSCert: "c", TLSKey: "k",
-		ClusterKeyFile: "cluster.key", Join: []string{"10.0.0.2:7946"}, BootstrapExpect: ptr(3), LogLevel: "debug", LogFormat: "text",
+		ClusterKeyFile: "cluster.key", Join: []string{"10.0.0.2:7946"}, BootstrapExpect: ptr(3), LogLevel: "debug", LogFormat: "text", DrainTimeout: "5m",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +50,8 @@ func TestFlagsAlone(t *testing.T) {
 	if got, want := strings.Join([]string{l.HTTP, l.Admin, l.Peer, l.Gossip, l.HTTPS, l.TLS.Cert, l.TLS.Key, c.Cluster.KeyFile}, " "), ":1 localhost:2 :3 :4 :5 c k cluster.key"; got != want {
 		t.Errorf("listen = %s, want %s", got, want)
 	}
-	got := fmt.Sprintf("%v %v %v %v", c.Node, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log)
-	if want := "{gw-1 gateway /tmp/x 10.0.0.1  refuse} [10.0.0.2:7946] 3 {debug text true structured}"; got != want {
+	got := fmt.Sprintf("%v %v %v %v %v", c.Node, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log, c.DrainTimeout())
+	if want := "{gw-1 gateway /tmp/x 10.0.0.1 } [10.0.0.2:7946] 3 {debug text true structured} 5m0s"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
@@ -80,7 +80,7 @@ func TestEveryOverrideCounts(t *testing.T) {
 		case f.Kind() == reflect.Pointer:
 			f.Set(reflect.ValueOf(ptr(7)))
 		default:
-			f.SetString(map[string]string{"LogLevel": "warn", "LogFormat": "text", "Advertise": "10.0.0.7", "Name": "x", "DataDir": "x", "AdminTokenFile": "x", "TLSCert": "x", "TLSKey": "x"}[name])
+			f.SetString(map[string]string{"LogLevel": "warn", "DrainTimeout": "7m", "LogFormat": "text", "Advertise": "10.0.0.7", "Name": "x", "DataDir": "x", "AdminTokenFile": "x", "TLSCert": "x", "TLSKey": "x"}[name])
 			if f.String() == "" {
 				f.SetString("127.0.0.1:1234")
 			}

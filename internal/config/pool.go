@@ -28,7 +28,7 @@ type Pool struct {
 	// AskInterval is the least time between two asks of one gateway for places in line.
 	// Requests that arrive at different gateways less than that apart may change places.
 	// auto is four times the number of gateways times the one-way delay between them.
-	AskInterval AskInterval `yaml:"ask_interval"`
+	AskInterval AutoDuration `yaml:"ask_interval"`
 	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 without TLS), with an
 	// optional path that goes before the request's. An upstream tcp://host:port serves its
 	// TCP connections (listen.tcp). unix:/PATH is a socket on this machine that takes
@@ -150,7 +150,7 @@ type Transport struct {
 	// DialTimeout is how long it may take to open a connection; more than zero.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
 	// ResponseHeaderTimeout is how long the upstream may take to send the answer's header;
-	// 0: no limit.
+	// 0: no limit. The default is less if hold.idle is: five sixths of that.
 	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
 	// IdleTimeout is how long an unused connection stays open; more than zero. Make it
 	// shorter than the upstream's own.
@@ -193,7 +193,7 @@ func (v *validator) pool(key string, p Pool) {
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
 	v.proxyProtocol(key, p)
 	if !p.AskInterval.Auto {
-		v.duration(key+".ask_interval", p.AskInterval.Every, 0)
+		v.duration(key+".ask_interval", p.AskInterval.Duration, 0)
 	}
 	v.upstreams(key+".upstreams", p.Upstreams, poolSchemes)
 	v.backup(key, p)

@@ -191,7 +191,7 @@ func wordsOf(path string, t reflect.Type) []string {
 		return logFormats
 	}
 	known := map[reflect.Type]any{
-		reflect.TypeFor[admission.Binding](): bindings, reflect.TypeFor[admission.Reclaim](): reclaims, reflect.TypeFor[Drain](): drains, reflect.TypeFor[Role](): roles,
+		reflect.TypeFor[admission.Binding](): bindings, reflect.TypeFor[admission.Reclaim](): reclaims, reflect.TypeFor[Waiting](): waitings, reflect.TypeFor[Role](): roles,
 		reflect.TypeFor[Order](): orders, reflect.TypeFor[AccessFormat](): accessFormats,
 		reflect.TypeFor[ProxyProtocol](): proxyProtocols,
 	}

@@ -32,7 +32,7 @@ var (
 		reflect.TypeFor[*url.URL]():      "a URL, such as http://127.0.0.1:9000",
 		reflect.TypeFor[netip.Prefix]():  "a network, such as 10.0.0.0/8",
 		reflect.TypeFor[netip.Addr]():    "an IP address, such as 10.0.0.1",
-		reflect.TypeFor[AskInterval]():   "auto or a duration, such as 2ms",
+		reflect.TypeFor[AutoDuration]():  "auto or a duration, such as 2ms",
 		reflect.TypeFor[Rate]():          "a rate, such as 100MiB/s",
 		reflect.TypeFor[ClientKey]():     "ip or a header, such as header:X-Api-Key",
 		reflect.TypeFor[Key]():           "a key in base64",

@@ -55,6 +55,10 @@ func (c *Config) problems() []error {
 	v.requestID(c)
 	v.errorPages(keyErrorPages, c.ErrorPages)
 	v.tcp(c.Listen.TCP, c.Pools)
+	if !c.Drain.Timeout.Auto {
+		v.duration("drain.timeout", c.Drain.Timeout.Duration, 0)
+	}
+	oneOf(v, "drain.waiting", c.Drain.Waiting, waitings)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)
 	oneOf(v, "log.access_format", c.Log.AccessFormat, accessFormats)
@@ -80,7 +84,6 @@ func (v *validator) witness(c *Config) {
 
 func (v *validator) node(n Node) {
 	oneOf(v, "node.role", n.Role, roles)
-	oneOf(v, "node.drain", n.Drain, drains)
 	if n.Name != "" {
 		v.name("node.name", n.Name, isNodeName, hintNodeName)
 	}

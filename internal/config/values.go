@@ -30,18 +30,18 @@ const (
 
 var roles = []Role{RoleGateway, RoleWitness}
 
-// Drain is what happens to waiting requests when a gateway drains or stops.
-type Drain string
+// Waiting is what happens to waiting requests when a gateway drains or stops.
+type Waiting string
 
-// The ways to drain.
+// What can happen to them.
 const (
-	// DrainRefuse refuses them: they can wait at another gateway.
-	DrainRefuse Drain = "refuse"
-	// DrainFinish serves them, as far as the shutdown timeout allows.
-	DrainFinish Drain = "finish"
+	// WaitingRefuse refuses them: they can wait at another gateway.
+	WaitingRefuse Waiting = "refuse"
+	// WaitingFinish serves them, as far as drain.timeout allows.
+	WaitingFinish Waiting = "finish"
 )
 
-var drains = []Drain{DrainRefuse, DrainFinish}
+var waitings = []Waiting{WaitingRefuse, WaitingFinish}
 
 // Order says which of a gateway's waiting requests is next.
 type Order string
@@ -121,35 +121,36 @@ func isHeaderName(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
 }
 
-// AskInterval is the least time between two asks of one gateway for a place
-// in line. Auto derives it from the number of gateways and the delay between
-// them; Every is then ignored.
-type AskInterval struct {
-	Auto  bool
-	Every time.Duration
+// AutoDuration is a duration, or auto: derived from something else. Duration is then
+// ignored.
+type AutoDuration struct {
+	Auto     bool
+	Duration time.Duration
 }
 
 // String formats a as the file has it.
-func (a AskInterval) String() string {
+func (a AutoDuration) String() string {
 	if a.Auto {
 		return "auto"
 	}
-	return a.Every.String()
+	return a.Duration.String()
 }
 
 // UnmarshalText reads auto or a duration.
-func (a *AskInterval) UnmarshalText(text []byte) error {
+func (a *AutoDuration) UnmarshalText(text []byte) error {
 	if string(text) == "auto" {
-		*a = AskInterval{Auto: true}
+		*a = AutoDuration{Auto: true}
 		return nil
 	}
-	every, err := parseDuration(string(text))
+	d, err := parseDuration(string(text))
 	if err != nil {
 		return withHint(err, "; or write auto")
 	}
-	*a = AskInterval{Every: every}
+	*a = AutoDuration{Duration: d}
 	return nil
 }
+
+func parseAuto(s string) (d AutoDuration, err error) { return d, d.UnmarshalText([]byte(s)) }
 
 // Key is a secret: neither it nor the line that holds it is ever printed.
 type Key []byte

@@ -61,11 +61,7 @@ type pod struct {
 }
 
 type container struct {
-	Args []string `yaml:"args"`
-	Env  []struct {
-		Name  string `yaml:"name"`
-		Value string `yaml:"value"`
-	} `yaml:"env"`
+	Args      []string `yaml:"args"`
 	Lifecycle struct {
 		PreStop struct {
 			Sleep struct {
@@ -142,6 +138,8 @@ func TestChart(t *testing.T) {
 	for name, changes := range map[string]string{
 		"as it is": "", "five": "replicas: 5", "one": "replicas: 1",
 		"long":    "config: {pools: [{name: a, k: 3, hold: {max: 1h30m}}, {name: b, k: 3, hold: {idle: 1m}}, {name: c, k: 3, hold: {max: 90s}}]}",
+		"short":   "config: {pools: [{name: a, k: 3, hold: {max: 90s}}]}",
+		"given":   "config: {drain: {timeout: 1h}, pools: [{name: a, k: 3}]}",
 		"changed": "persistence: {enabled: false}\nlease: 5s\nconfig: {pools: [{name: a, k: 3, upstreams: ['http://a'], hold: {max: 10m}}]}\nnodeSelector: {a: b}",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +184,7 @@ func checkManifests(t *testing.T, text, notes string) {
 		"they meet at the headless service":               slices.Equal(cfg.Cluster.Join, join) && peers.ClusterIP == "None",
 		"they meet before they are ready":                 peers.EvenNotReady,
 		"a majority stays":                                all["PodDisruptionBudget/kgate"].Spec.MaxUnavailable == 1,
-		"requests in flight have time to finish":          mayFinish(t, set.Template.Spec) >= longestHold(cfg),
+		"requests in flight have time to finish":          mayFinish(set.Template.Spec) >= cfg.DrainTimeout() && mayFinish(set.Template.Spec) < cfg.DrainTimeout()+time.Minute,
 		"the probes are the gateway's":                    c.Live.Get.Path == "/healthz" && c.Ready.Get.Path == "/readyz" && c.Live.Get.Port == "admin" && c.Ready.Get.Port == "admin",
 		"the configuration is the one that is mounted":    slices.Equal(c.Args, []string{"serve", "-c", "/etc/kgate/kgate.yaml"}),
 	} {
@@ -199,31 +197,11 @@ func checkManifests(t *testing.T, text, notes string) {
 	t.Run("files", func(t *testing.T) { checkFiles(t, set.Template.Spec, len(set.Claims), cfg, notes) })
 }
 
-// mayFinish returns how long requests in flight may take when a pod goes. The gateway
-// needs some seconds more to leave.
-func mayFinish(t *testing.T, p pod) time.Duration {
-	t.Helper()
-	timeout := 30 * time.Second
-	c := p.Containers[0]
-	for _, e := range c.Env {
-		if e.Name == "KGATE_SHUTDOWN_TIMEOUT" {
-			var err error
-			if timeout, err = time.ParseDuration(e.Value); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+// mayFinish returns how long requests in flight may take until a pod that goes is killed. The
+// gateway needs some seconds more to leave.
+func mayFinish(p pod) time.Duration {
 	const leaves = 5 * time.Second
-	killed := time.Duration(p.Grace-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-	return min(timeout, killed-leaves)
-}
-
-// longestHold returns how long a request may take.
-func longestHold(cfg *config.Config) (longest time.Duration) {
-	for _, p := range cfg.Pools {
-		longest = max(longest, p.Hold.Max)
-	}
-	return longest
+	return time.Duration(p.Grace-p.Containers[0].Lifecycle.PreStop.Sleep.Seconds)*time.Second - leaves
 }
 
 // Whatever selects pods selects the gateways.

@@ -27,11 +27,17 @@ cluster:
 {{ toYaml .Values.config }}
 {{- end }}
 {{- /* Helm parses no durations, but adds them to dates. */ -}}
-{{- define "kgate.shutdownSeconds" -}}
-{{- $longest := 30 -}}
+{{- define "kgate.seconds" -}}
 {{- $zero := toDate "2006-01-02" "2000-01-01" -}}
+{{- sub (mustDateModify . $zero | unixEpoch) (unixEpoch $zero) -}}
+{{- end }}
+{{- /* drain.timeout, as kgate serve finds it */ -}}
+{{- define "kgate.drainSeconds" -}}
+{{- $timeout := (.Values.config.drain).timeout | default "auto" | toString -}}
+{{- $longest := 30 -}}
 {{- range .Values.config.pools -}}
-{{- $longest = max $longest (sub (mustDateModify ((.hold).max | default "30m" | toString) $zero | unixEpoch) (unixEpoch $zero)) -}}
+{{- $hold := include "kgate.seconds" ((.hold).max | default "30m" | toString) | int -}}
+{{- $longest = max $longest $hold -}}
 {{- end -}}
-{{- .Values.shutdownSeconds | default $longest -}}
+{{- if eq $timeout "auto" }}{{ min $longest 1800 }}{{ else }}{{ include "kgate.seconds" $timeout }}{{ end -}}
 {{- end }}
