@@ -1,6 +1,7 @@
 package kgate
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -81,6 +82,12 @@ type Process struct {
 	Gatherer prometheus.Gatherer
 	// State adds to the state that Metrics report.
 	State func(*telemetry.State)
+	// Reload is called when an operator asks for the configuration file to be read again. It
+	// returns what has changed, each in a line. Nil: there is no file.
+	Reload func(context.Context) ([]string, error)
+	// Troubles returns what is wrong with the program's files, each in a sentence, for
+	// operators. Nil: nothing is.
+	Troubles func() []string
 	// Profiles serves Admin's /debug/pprof/, to this machine only. Nil: none.
 	Profiles http.Handler
 	// OnLeave is called when an operator asks the node to leave, and must not block. Nil:
@@ -213,6 +220,7 @@ func (c Config) node() node.Config {
 			AccessLog: c.AccessLog, AccessWriter: c.AccessWriter,
 		},
 		Metrics: c.Process.Metrics, Gathered: c.Process.Gatherer, State: c.Process.State, Profiles: c.Process.Profiles,
+		Reload: c.Process.Reload, Troubles: c.Process.Troubles,
 	}
 	if c.TracerProvider != nil {
 		out.Proxy.Tracer = c.TracerProvider.Tracer("github.com/kgate/kgate", trace.WithSchemaURL(telemetry.TraceSchema))

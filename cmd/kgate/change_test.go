@@ -50,6 +50,10 @@ func (c *fakeCluster) note(format string, args ...any) {
 	c.did = append(c.did, fmt.Sprintf(format, args...))
 }
 
+func (c *fakeCluster) Reload(context.Context) ([]string, error) {
+	return []string{"log.level: info -> debug (reload)"}, nil
+}
+
 func (c *fakeCluster) SetRate(context.Context, string, admin.RateChange) error { return nil }
 
 func (c *fakeCluster) SetK(_ context.Context, pool string, k, was int) error {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -11,8 +13,28 @@ import (
 
 // configRead describes the last reading of the configuration.
 type configRead struct {
-	at     time.Time // the last time without an error
-	failed bool
+	at  time.Time // the last time without an error
+	err error     // of the last time; nil: none
+}
+
+// rereading is what came of reading the configuration again.
+type rereading struct {
+	changes []string
+	err     error
+}
+
+// readAgain has serve's loop read the configuration again.
+func (s *server) readAgain(ctx context.Context) ([]string, error) {
+	answer := make(chan rereading, 1)
+	select {
+	case s.again <- answer:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+	r := <-answer
+	return r.changes, r.err
 }
 
 // load reads the configuration, and checks that the files that it names can be read.
@@ -26,39 +48,43 @@ func (c *serveCommand) load() (*config.Config, error) {
 
 // reload reads the file again and applies it to s. It returns the configuration
 // that s then runs with: the old one if the new one cannot be used.
-func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) *config.Config {
-	next, err := c.reread(log, s, running, settings)
+func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) (*config.Config, rereading) {
+	next, changes, err := c.reread(log, s, running, settings)
 	if err != nil {
-		s.read.Store(&configRead{at: s.read.Load().at, failed: true})
+		s.read.Store(&configRead{at: s.read.Load().at, err: err})
 		notReloaded(log, err)
-		return running
+		return running, rereading{err: err}
 	}
 	s.read.Store(&configRead{at: time.Now()})
-	return next
+	var told rereading
+	for _, change := range changes {
+		told.changes = append(told.changes, fmt.Sprintf("%s: %s -> %s (%s)", change.Key, change.Old, change.New, change.Effect))
+	}
+	return next, told
 }
 
-func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) (*config.Config, error) {
+func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) (*config.Config, []config.Change, error) {
 	if c.File == "" {
-		return nil, errors.New("there is no configuration file, only flags and variables")
+		return nil, nil, errors.New("there is no configuration file, only flags and variables")
 	}
 	log = log.With(slog.String("file", c.File))
 	read, err := c.load()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	next, changes := running.Reload(read)
 	// Even without changes: the files that it names may have changed.
 	if err := s.follow(next); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := settings.Set(next.Log.Level, next.Log.Format); err != nil {
-		return nil, err // never: the words have been checked with the file
+		return nil, nil, err // never: the words have been checked with the file
 	}
 	for _, change := range changes {
 		logChange(log, change)
 	}
 	log.Info("reloaded", slog.Int("changes", len(changes)))
-	return next, nil
+	return next, changes, nil
 }
 
 // notReloaded logs everything that is wrong with a new configuration.

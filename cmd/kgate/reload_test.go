@@ -72,10 +72,10 @@ func TestReloadLog(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if next := new(serveCommand).reload(log, n, n.cfg, settings); next != n.cfg || !strings.Contains(out.String(), "there is no configuration file") {
+	if next, _ := new(serveCommand).reload(log, n, n.cfg, settings); next != n.cfg || !strings.Contains(out.String(), "there is no configuration file") {
 		t.Errorf("without a file: %s", out.String())
 	}
-	next := (&serveCommand{File: file}).reload(log, n, n.cfg, settings)
+	next, _ := (&serveCommand{File: file}).reload(log, n, n.cfg, settings)
 	if next.Log.Level != "debug" || !log.Enabled(t.Context(), slog.LevelDebug) {
 		t.Errorf("the level is not debug: %s", out.String())
 	}
@@ -106,7 +106,7 @@ func TestReloadFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if now := (&serveCommand{File: file}).reload(log, n, n.cfg, settings); now != n.cfg || !strings.Contains(out.String(), "the old one stays") {
+	if now, _ := (&serveCommand{File: file}).reload(log, n, n.cfg, settings); now != n.cfg || !strings.Contains(out.String(), "the old one stays") {
 		t.Errorf("reloaded: %s", out.String())
 	}
 	if log.Enabled(t.Context(), slog.LevelDebug) {

@@ -77,8 +77,12 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 		select {
 		case <-again:
 			done := notifyReloading()
-			cfg = c.reload(log, s, cfg, settings)
+			cfg, _ = c.reload(log, s, cfg, settings)
 			done()
+		case answer := <-s.again:
+			var told rereading
+			cfg, told = c.reload(log, s, cfg, settings)
+			answer <- told
 		case <-stop.Done():
 			running = false
 		case <-s.leave:

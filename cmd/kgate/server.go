@@ -44,6 +44,7 @@ type server struct {
 	lastTrust    *trust                    // read last, in use or not; of watchTrust
 	lastTokens   []string                  // the same of the admin tokens
 	peerExpiry   atomic.Pointer[time.Time] // of trust
+	listening    atomic.Bool               // all of the above is set
 	read         atomic.Pointer[configRead]
 	// accessLog takes lines in JSON, commonLog those of web servers.
 	accessLog, commonLog *telemetry.Buffered
@@ -57,9 +58,10 @@ type server struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	failed chan error     // a listener
-	leave  chan struct{}  // closed when an operator asks this gateway to leave
-	undo   []func() error // what start has opened, in order
+	failed chan error            // a listener
+	leave  chan struct{}         // closed when an operator asks this gateway to leave
+	again  chan chan<- rereading // where an operator asks for the configuration to be read again
+	undo   []func() error        // what start has opened, in order
 }
 
 // startServer starts a gateway. When startServer returns, it serves, and refuses what it may
@@ -67,7 +69,7 @@ type server struct {
 // already, by name, are used in place of the configured addresses.
 func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{}), again: make(chan chan<- rereading)}
 	s.undo = append(s.undo, s.closeSockets)
 	// Structured lines go to standard error, as all logs, those of web servers to standard
 	// output.
@@ -78,6 +80,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 			return nil, errors.Join(err, s.close())
 		}
 	}
+	s.listening.Store(true)
 	s.warnOfOpenPorts()
 	s.wg.Go(func() { s.watchTrust(s.ctx) }) // which owns s.trust from now on
 	at := []any{slog.String("admin", s.adminAddr.String()), slog.String("peer", s.node.PeerAddr()), slog.String("gossip", s.node.GossipAddr())}
@@ -154,6 +157,7 @@ func (s *server) startNode() error {
 	cfg.AdminTokens, cfg.Logger = s.adminTokens, s.log
 	cfg.Process = kgate.Process{
 		Metrics: s.metrics, Gatherer: registry, State: s.state, Profiles: profiles(), OnLeave: func() { close(s.leave) },
+		Reload: s.readAgain, Troubles: s.troubles,
 	}
 	peer, gossip, advertise := s.cfg.ForPeers()
 	cfg.Peers = kgate.Peers{
@@ -175,7 +179,7 @@ func (s *server) state(out *telemetry.State) {
 		out.ClientConnections = s.clients.Connections()
 	}
 	if read := s.read.Load(); read != nil {
-		out.Reloaded, out.ReloadFailed = read.at, read.failed
+		out.Reloaded, out.ReloadFailed = read.at, read.err != nil
 	}
 	out.Certificates = make(map[string]time.Time)
 	if expires := s.peerExpiry.Load(); expires != nil && !expires.IsZero() {

@@ -76,7 +76,7 @@ func notifyReloading() (done func()) {
 // need not know drain.timeout.
 func notifyStopping(timeout time.Duration) {
 	const leaving = 15 * time.Second // the cluster, after the last request
-	notify(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, (timeout+leaving).Microseconds()))
+	notify(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, (timeout + leaving).Microseconds()))
 }
 
 // socketNames are those of the sockets that systemd may open for a gateway, each

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +46,8 @@ const (
 	// begin, and expiryAgain how often they come.
 	expiryNotice = 30 * 24 * time.Hour
 	expiryAgain  = 24 * time.Hour
+	// expiryTrouble is how long before its end a certificate is in the status, as the alert is.
+	expiryTrouble = 14 * 24 * time.Hour
 )
 
 // readTrust reads the files that c names. Even with an error it returns their content, so
@@ -201,6 +205,38 @@ func (s *server) refreshTrust() {
 	}
 	s.trust = next
 	s.peerExpiry.Store(&next.expires)
+}
+
+// troubles tells operators what is wrong with the files of this process.
+func (s *server) troubles() []string {
+	if !s.listening.Load() {
+		return nil
+	}
+	var out []string
+	if read := s.read.Load(); read.err != nil {
+		wrong := config.Lines(read.err)
+		text := "the configuration was not read again: " + wrong[0]
+		if more := len(wrong) - 1; more > 0 {
+			text += fmt.Sprintf(", and %s", count(more, "more error"))
+		}
+		out = append(out, text+"; the old one stays")
+	}
+	ends := make(map[string]time.Time)
+	if expires := s.peerExpiry.Load(); expires != nil && !expires.IsZero() {
+		ends[s.cfg.Cluster.TLS.Cert] = *expires
+	}
+	if s.certificates != nil {
+		maps.Copy(ends, s.certificates.Expiry())
+	}
+	for _, file := range slices.Sorted(maps.Keys(ends)) {
+		switch left := time.Until(ends[file]); {
+		case left <= 0:
+			out = append(out, fmt.Sprintf("the certificate %s has expired on %s: replace the file, no restart is needed", file, ends[file].UTC().Format(time.DateTime)))
+		case left < expiryTrouble:
+			out = append(out, fmt.Sprintf("the certificate %s expires on %s: replace the file, no restart is needed", file, ends[file].UTC().Format(time.DateTime)))
+		}
+	}
+	return out
 }
 
 // warnOfExpiry reports whether it had to warn.

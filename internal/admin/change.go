@@ -25,6 +25,10 @@ type Control interface {
 	Drain(ctx context.Context) error
 	// Leave begins to end this gateway as SIGTERM does.
 	Leave(ctx context.Context) error
+	// Reload has this gateway read its configuration file again, as SIGHUP does, and returns
+	// what has changed, each in a line. It fails with ErrInvalid if the file has errors, and with
+	// ErrUnavailable if there is none; then nothing has changed.
+	Reload(ctx context.Context) (changes []string, err error)
 	// Suspend takes another gateway out by force: one that is lost for good or
 	// must not go on. It fails with ErrUnknown for its name.
 	Suspend(ctx context.Context, member string) error
@@ -34,6 +38,12 @@ type Control interface {
 type RateChange struct {
 	Down *int64 `json:"down,omitempty"`
 	Up   *int64 `json:"up,omitempty"`
+}
+
+// Reloaded is what a reload has changed, each in a line such as "log.level: info -> debug
+// (reload)": key, old value, new value, and when it takes effect.
+type Reloaded struct {
+	Changes []string `json:"changes"`
 }
 
 // changer carries out changes of the cluster.
@@ -48,6 +58,7 @@ func (c *changer) routes(r chi.Router) {
 	post("/api/v1/pools/{name}", c.setPool)
 	post("/api/v1/drain", c.drain)
 	post("/api/v1/leave", c.leave)
+	post("/api/v1/reload", c.reload)
 	post("/api/v1/members/{name}/suspend", c.suspend)
 }
 
@@ -117,6 +128,16 @@ func (c *changer) drain(w http.ResponseWriter, r *http.Request) {
 
 func (c *changer) leave(w http.ResponseWriter, r *http.Request) {
 	c.accept(w, r, "leaving", c.control.Leave(r.Context()))
+}
+
+func (c *changer) reload(w http.ResponseWriter, r *http.Request) {
+	changes, err := c.control.Reload(r.Context())
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.log.Info("configuration read again", slog.Int("changes", len(changes)), slog.String("client", r.RemoteAddr))
+	writeJSON(w, http.StatusOK, Reloaded{Changes: list(changes)})
 }
 
 func (c *changer) suspend(w http.ResponseWriter, r *http.Request) {

@@ -45,7 +45,7 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 		}
 		g := r.Status.Gateway
 		lease := g.LeaseSeconds
-		m.Answers, m.Ready, m.Reason, m.Version, m.LeaseSeconds = true, g.Ready, g.Reason, r.Status.Version, &lease
+		m.Answers, m.Ready, m.Reason, m.Version, m.LeaseSeconds, m.Troubles = true, g.Ready, g.Reason, r.Status.Version, &lease, list(g.Troubles)
 	}
 	for i := range s.Pools {
 		s.Pools[i].Fleet = mergePool(s.Pools[i].Name, s.Pools[i].K, all, missing)

@@ -34,6 +34,10 @@ type Gateway struct {
 	// LeaseSeconds is how long it may still admit without a renewal of its lease;
 	// 0: it has none.
 	LeaseSeconds float64 `json:"lease_seconds"`
+	// Troubles are what is wrong with this gateway's own files: a configuration that could not
+	// be read again, a certificate that ends soon, a k that is not the cluster's. Each is a
+	// sentence without its full stop.
+	Troubles []string `json:"troubles"`
 }
 
 // Cluster is the cluster as the gateway that answers sees it.
@@ -72,11 +76,13 @@ type Member struct {
 	// RTTMillis is the round trip to it, absent where it is not known.
 	RTTMillis *float64 `json:"rtt_ms,omitempty"`
 	// Answers tells whether it has said how it is, within the last second. Only
-	// then the four below are known.
+	// then the five below are known.
 	Answers bool   `json:"answers"`
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
 	Version string `json:"version,omitempty"`
+	// Troubles as in Gateway.
+	Troubles []string `json:"troubles"`
 	// LeaseSeconds is how long it may still admit without a renewal of its lease.
 	LeaseSeconds *float64 `json:"lease_seconds,omitempty"`
 	// RingPlace counts the gateways, lost ones too, clockwise around the ring, from
@@ -197,11 +203,11 @@ type AccessWindow struct {
 
 // withLists returns s with empty lists in place of absent ones.
 func (s Status) withLists() Status {
-	s.Events = list(s.Events)
+	s.Events, s.Gateway.Troubles = list(s.Events), list(s.Gateway.Troubles)
 	s.Pools, s.Cluster.Members = slices.Clone(list(s.Pools)), slices.Clone(list(s.Cluster.Members))
 	for i := range s.Cluster.Members {
 		m := &s.Cluster.Members[i]
-		m.Copies = list(m.Copies)
+		m.Copies, m.Troubles = list(m.Copies), list(m.Troubles)
 	}
 	for i := range s.Pools {
 		f := &s.Pools[i].Fleet

@@ -349,6 +349,10 @@ func (c *fakeControl) note(format string, args ...any) error {
 	return c.err
 }
 
+func (c *fakeControl) Reload(context.Context) ([]string, error) {
+	return []string{"log.level: info -> debug (reload)"}, nil
+}
+
 func (c *fakeControl) SetRate(context.Context, string, admin.RateChange) error { return nil }
 
 func (c *fakeControl) SetK(_ context.Context, pool string, k, was int) error {

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -60,12 +61,37 @@ func (s Status) Troubles() []string {
 			say("%s admits nothing: %s.", m.Name, cmp.Or(m.Reason, "it is not ready"))
 		}
 	}
+	out = append(out, s.fileTroubles()...)
 	for _, p := range s.Pools {
 		if p.Withheld > 0 {
 			say("%s: %d of %d slots withheld: a lost gateway may still use them.", p.Name, p.Withheld, p.K)
 		}
 	}
 	return out
+}
+
+// fileTroubles returns what gateways say of their own files, with who says it.
+func (s Status) fileTroubles() []string {
+	var texts []string
+	who := make(map[string][]string)
+	say := func(name string, troubles []string) {
+		for _, t := range troubles {
+			if who[t] == nil {
+				texts = append(texts, t)
+			}
+			if !slices.Contains(who[t], name) {
+				who[t] = append(who[t], name)
+			}
+		}
+	}
+	say(s.Gateway.Name, s.Gateway.Troubles)
+	for _, m := range s.Cluster.Members {
+		say(m.Name, m.Troubles)
+	}
+	for i, t := range texts {
+		texts[i] = strings.Join(who[t], ", ") + ": " + t + "."
+	}
+	return texts
 }
 
 // because gives the reason of a loss, if it is known.

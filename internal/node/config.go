@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -42,6 +43,11 @@ type Config struct {
 	Gathered prometheus.Gatherer
 	// Profiles of the process for the admin handler; nil: none.
 	Profiles http.Handler
+	// Reload reads the configuration file again and returns what has changed, each in a line;
+	// nil: there is none. Troubles are what is wrong with the process's files, each a sentence;
+	// nil: nothing is.
+	Reload   func(context.Context) ([]string, error)
+	Troubles func() []string
 	// State adds to what the metrics mirror; nil: nothing is added.
 	State func(*telemetry.State)
 	// Logger; nil: silent.
@@ -91,10 +97,22 @@ func (c Config) withDefaults() Config {
 	if c.AdminTokens == nil {
 		c.AdminTokens = func() []string { return nil }
 	}
+	if c.Troubles == nil {
+		c.Troubles = func() []string { return nil }
+	}
 	if c.State == nil {
 		c.State = func(*telemetry.State) {}
 	}
 	return c
+}
+
+// capacities are the k of each pool's configuration.
+func (c Config) capacities() map[string]int {
+	out := make(map[string]int, len(c.Pools))
+	for _, p := range c.Pools {
+		out[p.Name] = p.K
+	}
+	return out
 }
 
 // limits of the pools, by name.

@@ -16,6 +16,7 @@ type control struct {
 	cluster      *membership.Cluster
 	pools        *pools
 	drain, leave func()
+	reload       func(context.Context) ([]string, error) // nil: there is no file
 }
 
 func (c control) SetK(ctx context.Context, pool string, k, was int) error {
@@ -49,6 +50,18 @@ func (c control) Drain(context.Context) error {
 func (c control) Leave(context.Context) error {
 	c.leave()
 	return nil
+}
+
+// Reload implements admin.Control.
+func (c control) Reload(ctx context.Context) ([]string, error) {
+	if c.reload == nil {
+		return nil, fmt.Errorf("%w: this gateway has no configuration file", admin.ErrUnavailable)
+	}
+	changes, err := c.reload(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", admin.ErrInvalid, err)
+	}
+	return changes, err
 }
 
 func (c control) Suspend(ctx context.Context, member string) error {

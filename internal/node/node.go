@@ -91,12 +91,13 @@ func (n *Node) start() error {
 	n.report = &report{
 		cfg: n.cfg, started: time.Now(), peers: n.peers, pools: n.pools, data: n.data, ready: n.Ready, drained: n.drained.Load,
 	}
+	n.report.configure(n.cfg)
 	n.pools.start(admin.NewPeerHandler(admin.Config{Source: n.report, Lines: n.report, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger}))
 	n.undo = append(n.undo, n.pools.gateway.Close)
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
 		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Gathered, Tickets: n.pools.gateway,
-		Control: control{n.peers.cluster, n.pools, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens,
+		Control: control{n.peers.cluster, n.pools, n.drainOnly, n.askToLeave, n.cfg.Reload}, Tokens: n.cfg.AdminTokens,
 		Profiles: n.cfg.Profiles, Log: n.cfg.Logger,
 	})
 	if err != nil {

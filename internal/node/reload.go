@@ -37,6 +37,7 @@ func (n *Node) Reload(cfg Config) error {
 		return err
 	}
 	n.pools.gateway.Configure(cfg.limits())
+	n.report.configure(cfg)
 	if len(added) > 0 {
 		n.wg.Go(func() {
 			if err := n.pools.define(n.ctx, added); err != nil {

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
@@ -19,6 +21,8 @@ type report struct {
 	data    *dataPlane
 	ready   func() (bool, string)
 	drained func() bool
+
+	capacities atomic.Pointer[map[string]int] // k as it is configured here, by pool
 }
 
 var (
@@ -71,8 +75,26 @@ func (r *report) status() admin.Status {
 	for _, p := range r.pools.gateway.Pools() {
 		s.Pools = append(s.Pools, r.pool(view, p))
 	}
+	s.Gateway.Troubles = append(r.cfg.Troubles(), r.unlike(s.Pools)...)
 	s.Events = r.peers.history.recent(time.Now())
 	return s
+}
+
+// configure takes over what reports need of a configuration.
+func (r *report) configure(cfg Config) {
+	k := cfg.capacities()
+	r.capacities.Store(&k)
+}
+
+// unlike names the pools whose k is another one than this gateway's configuration says.
+func (r *report) unlike(pools []admin.Pool) []string {
+	var out []string
+	for _, p := range pools {
+		if k := (*r.capacities.Load())[p.Name]; k > 0 && k != p.K {
+			out = append(out, fmt.Sprintf("pool %s has k %d, and the configuration here says %d: write %d there, or kgate pool set %s --k %d", p.Name, p.K, k, p.K, p.Name, k))
+		}
+	}
+	return out
 }
 
 func (r *report) pool(view *membership.View, p gateway.PoolStatus) admin.Pool {
