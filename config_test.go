@@ -1,6 +1,7 @@
 package kgate
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 
 // filled are values for the fields that are no numbers, texts, flags or structs.
 var filled = []any{
+	func(context.Context) ([]string, error) { return nil, nil },
 	[]string{"x"},
 	[]*url.URL{{Host: "x"}},
 	[]proxy.Route{{Pool: "x"}},

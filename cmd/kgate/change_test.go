@@ -51,6 +51,9 @@ func (c *fakeCluster) note(format string, args ...any) {
 }
 
 func (c *fakeCluster) Reload(context.Context) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note("reload")
 	return []string{"log.level: info -> debug (reload)"}, nil
 }
 
@@ -148,6 +151,12 @@ func TestChangingCommands(t *testing.T) {
 		"pool set, no k":       {[]string{"pool", "set", "p"}, exitUsage, "--k", "", 3},
 		"pool set, no token":   {[]string{"pool", "set", "p", "--k", "6", "--admin-token-file", empty}, exitFailure, "is empty", "", 3},
 		"pool set, nobody":     {[]string{"pool", "set", "p", "--k", "6", "--admin", "http://127.0.0.1:1"}, exitFailure, "is it running", "", 3},
+		"pool list":            {[]string{"pool", "list"}, exitOK, "POOL  IN USE  K  WAITING  OLDEST  MEAN WAIT  BINDING\np          2  3        0", "", 3},
+		"pool list, JSON":      {[]string{"pool", "list", "--json"}, exitOK, `"k": 3,`, "", 3},
+		"members":              {[]string{"members"}, exitOK, "GATEWAY  STATE", "", 3},
+		"members, JSON":        {[]string{"members", "--json"}, exitOK, "[]\n", "", 3},
+		"reload":               {[]string{"reload"}, exitOK, "gw-1 has read its configuration: 1 change\n  log.level: info -> debug (reload)\n", "reload", 3},
+		"reload, JSON":         {[]string{"reload", "--json"}, exitOK, `{"changes":["log.level: info `, "reload", 3},
 		"drain":                {[]string{"drain"}, exitOK, "gw-1 is drained", "drain", 3},
 		"drain, no wait":       {[]string{"drain", "--timeout", "0"}, exitOK, "gw-1 drains", "drain", 3},
 		"drain, too long":      {[]string{"drain", "--timeout", "1ms"}, exitFailure, "slots in use, 0 waiting; it goes on draining", "drain", 3},

@@ -46,6 +46,8 @@ func TestCheck(t *testing.T) {
 		"print":            {[]string{"-c", good, "--print", "--k", "5", "--name", "gw-7"}, exitOK, []string{"\n    k: 5\n", "name: gw-7", `gossip_key: "" # secret, not shown`, "limit: 10000"}},
 		"print, flags":     {[]string{"--print", "--k", "5", "--upstream", "http://127.0.0.1:9"}, exitOK, []string{"name: default", "\nroutes:\n  - pool: default\n"}},
 		"print, too early": {[]string{"-c", bad, "--print"}, exitFailure, []string{"out of range"}},
+		"JSON":             {[]string{"-c", good, "--json"}, exitOK, []string{`"valid": true`, `"errors": []`}},
+		"JSON, bad":        {[]string{"-c", bad, "--json"}, exitFailure, []string{`"valid": false`, bad + ":1:22: pools[0].k: 0 is out of range", "log.leve"}},
 		"schema":           {[]string{"--schema"}, exitOK, []string{"json-schema.org"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +64,7 @@ func TestCheck(t *testing.T) {
 			if strings.Contains(out.String(), secret[:8]) {
 				t.Error("the secret is printed")
 			}
-			if name == "schema" && !json.Valid(out.Bytes()) {
+			if (name == "schema" || strings.HasPrefix(name, "JSON")) && !json.Valid(out.Bytes()) {
 				t.Error("not JSON")
 			}
 		})

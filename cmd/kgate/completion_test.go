@@ -19,7 +19,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{words: []string{""}, offers: []string{"serve", "status", "keygen"}, not: []string{"complete", "manual"}},
 		{words: []string{"st"}, offers: []string{"status"}, exactly: true},
-		{words: []string{"pool", ""}, offers: []string{"set"}, exactly: true},
+		{words: []string{"pool", ""}, offers: []string{"list", "set"}, exactly: true},
 		{words: []string{"pool", "set", "--k"}, offers: []string{"--k"}, exactly: true},
 		{words: []string{"pool", "set", "--"}, offers: []string{"--k", "--admin", "--help"}, not: []string{"--upstream"}},
 		{words: []string{"completion", "z"}, offers: []string{"zsh"}, exactly: true},

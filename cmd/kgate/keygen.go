@@ -20,24 +20,24 @@ type keygenCommand struct {
 	Cluster bool     `name:"cluster" help:"Make the cluster key, for cluster.key_file: cluster.key."`
 	Gossip  bool     `name:"gossip" help:"Make the key that encrypts gossip: gossip.key. Only for use with certificates of your own."`
 	Token   bool     `name:"token" help:"Make the token that changes from other machines require: admin.token."`
+	Out     string   `name:"out" placeholder:"FILE" help:"Write the cluster key to this file."`
 	Dir     string   `name:"dir" placeholder:"DIR" default:"." help:"Folder for the files, and of the authority (default: the current one)."`
 	Days    int      `name:"days" placeholder:"N" help:"How long a certificate is valid (default: an authority 3650 days, a gateway 730)."`
 }
 
 func (keygenCommand) Help() string {
-	return `Without flags it prints a cluster key: put it into a file, copy that to every
-gateway, and name it with cluster.key_file or --cluster-key-file. It is all that
-gateways need to trust each other.
+	return `With --out it writes a cluster key to a file: copy that to every gateway, and name
+it with cluster.key_file or --cluster-key-file. It is all that gateways need to
+trust each other. Without flags it prints such a key.
 
-With flags it writes files, and never overwrites one. Keys and tokens can be read
-by their owner only.
+It never overwrites a file. Keys and tokens can be read by their owner only.
 
 Certificates, one for each gateway with its name, and a gossip key can take the
 place of the cluster key. Then no gateway can use another one's name. Keep
 ca-key.pem away from the gateways; only new certificates need it.
 
 Examples:
-  kgate keygen > cluster.key
+  kgate keygen --out cluster.key
   kgate keygen --dir keys --cluster --token
   kgate keygen --dir keys --ca --gossip --peer gw-1 --peer gw-2 --peer gw-3
 
@@ -64,7 +64,19 @@ func (c *keygenCommand) Run(std streams) error {
 			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is not the name of a gateway; write its node.name, such as gw-1", name)}
 		}
 	}
-	if !c.CA && !c.Cluster && !c.Gossip && !c.Token && len(c.Peer) == 0 {
+	more := c.CA || c.Cluster || c.Gossip || c.Token || len(c.Peer) > 0
+	if c.Out != "" {
+		if more {
+			return &codedError{code: exitUsage, err: errors.New("--out is for a cluster key alone: write --dir DIR for several files")}
+		}
+		key := keyFile{filepath.Base(c.Out), []byte(clusterkey.New() + "\n"), true}
+		if err := writeKeyFiles(filepath.Dir(c.Out), []keyFile{key}); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(std.out, c.Out)
+		return err
+	}
+	if !more {
 		_, err := fmt.Fprintln(std.out, clusterkey.New())
 		return err
 	}

@@ -54,6 +54,26 @@ func TestKeygenPrintsAClusterKey(t *testing.T) {
 	}
 }
 
+// TestKeygenOut: the file is the owner's alone, and is never written over.
+func TestKeygenOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cluster.key")
+	for i, want := range []int{exitOK, exitFailure} {
+		if said, err, code := keygen(t, ".", "--out", file); code != want || i == 0 && said != file+"\n" {
+			t.Errorf("exit %d, want %d: %s%s", code, want, said, err)
+		}
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+	if _, err := readTrust(config.Cluster{KeyFile: file}, "gw-1"); err != nil {
+		t.Error(err)
+	}
+	if _, _, code := keygen(t, ".", "--out", file+"2", "--token"); code != exitUsage {
+		t.Errorf("--out beside others: exit %d", code)
+	}
+}
+
 func TestKeygenMakesASet(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	mustKeygen(t, dir, "--ca", "--gossip", "--token")

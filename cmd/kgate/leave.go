@@ -127,7 +127,7 @@ func (c *leaveCommand) force(std streams) error {
 	if err != nil {
 		return err
 	}
-	if err := r.post(context.Background(), "/api/v1/members/"+url.PathEscape(c.Force)+"/suspend", nil); err != nil {
+	if _, err := r.post(context.Background(), "/api/v1/members/"+url.PathEscape(c.Force)+"/suspend", nil); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s is removed; its slots come back when its lease has run out\n", c.Force)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,7 +37,9 @@ type commands struct {
 	Demo        demoCommand       `cmd:"" help:"Run a demonstration on this machine: three gateways, a slow upstream, an uneven load."`
 	Check       checkCommand      `cmd:"" help:"Validate a configuration file: every error at once."`
 	Status      statusCommand     `cmd:"" help:"Show a running gateway and its cluster."`
-	Pool        poolCommand       `cmd:"" help:"Change a pool in the whole cluster."`
+	Pool        poolCommand       `cmd:"" help:"Show the pools, or change one in the whole cluster."`
+	Members     membersCommand    `cmd:"" help:"Show the gateways of the cluster."`
+	Reload      reloadCommand     `cmd:"" help:"Have a gateway read its configuration file again."`
 	Drain       drainCommand      `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
 	Leave       leaveCommand      `cmd:"" help:"Shut a gateway down in order, or remove a lost one by force."`
 	Exec        execCommand       `cmd:"" help:"Hold one slot while a command runs."`
@@ -88,8 +91,11 @@ func run(args []string, std streams) int {
 	case exit >= 0: // --help
 		return exit
 	case err != nil:
-		fmt.Fprintf(std.err, "kgate: %v\nTry: kgate --help\n", err)
-		return exitUsage
+		at := parser.Model.Node
+		if p := (*kong.ParseError)(nil); errors.As(err, &p) && p.Context.Selected() != nil {
+			at = p.Context.Selected()
+		}
+		return misused(std, at, plain(err))
 	}
 	if command.Command() != "serve" { // which has a log
 		for _, text := range misspelt {
@@ -99,7 +105,11 @@ func run(args []string, std streams) int {
 	if err := command.Run(std, misspelt); err != nil {
 		var coded *codedError
 		if errors.As(err, &coded) {
-			if coded.err != nil {
+			switch {
+			case coded.err == nil:
+			case coded.code == exitUsage:
+				return misused(std, command.Selected(), coded.err.Error())
+			default:
 				fmt.Fprintln(std.err, "kgate:", coded.err)
 			}
 			return coded.code
@@ -108,6 +118,34 @@ func run(args []string, std streams) int {
 		return exitFailure
 	}
 	return exitOK
+}
+
+// misused prints what is wrong with a command line, and where its help is.
+func misused(std streams, at *kong.Node, wrong string) int {
+	fmt.Fprintf(std.err, "kgate: %s\nTry: %s --help\n", wrong, commandName(at))
+	return exitUsage
+}
+
+// plainly are the errors of kong that speak of its own insides.
+var plainly = []struct {
+	text *regexp.Regexp
+	is   string
+}{
+	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected .* value but got "EOL" .*`), "$1 needs a value"},
+	{regexp.MustCompile(`^(--[a-z0-9-]+): missing value, expecting .*`), "$1 needs a value"},
+	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected a valid \d+ bit u?int but got (".*")`), "$1 $2: write a whole number"},
+	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected a float but got (".*") .*`), "$1 $2: write a number"},
+	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected duration but got (".*"): .*`), "$1 $2: write a number and a unit, such as 500ms, 60s or 5m"},
+}
+
+// plain says what is wrong with a command line in words that need no knowledge of the parser.
+func plain(err error) string {
+	for _, p := range plainly {
+		if p.text.MatchString(err.Error()) {
+			return p.text.ReplaceAllString(err.Error(), p.is)
+		}
+	}
+	return err.Error()
 }
 
 // codedError ends the process with its own exit code. If err is nil it has been printed

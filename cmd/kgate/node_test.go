@@ -185,6 +185,7 @@ func TestCommandLine(t *testing.T) {
 		says string
 	}{
 		{[]string{"version"}, exitOK, "kgate "},
+		{[]string{"version", "--json"}, exitOK, `"version": `},
 		{[]string{"--help"}, exitOK, "serve"},
 		{[]string{"nonsense"}, exitUsage, "unexpected argument nonsense"},
 		{[]string{"serve"}, exitUsage, "--upstream and --k"},
@@ -194,6 +195,14 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"check", "-c", "../../configs/single.yaml"}, exitOK, "valid, 1 pool"},
 		{[]string{"check", "-c", "/nonexistent"}, exitFailure, "no such file"},
 		{[]string{"demo", "--k", "0"}, exitUsage, "at least 1"},
+		{[]string{"pool", "set", "p", "--k"}, exitUsage, "kgate: --k needs a value\nTry: kgate pool set --help\n"},
+		{[]string{"pool", "set", "p", "--k", "x"}, exitUsage, "kgate: --k \"x\": write a whole number\nTry: kgate pool set --help\n"},
+		{[]string{"pool", "set", "p", "--k", "0"}, exitUsage, "it must be at least 1\nTry: kgate pool set --help\n"},
+		{[]string{"pool", "set"}, exitUsage, "Try: kgate pool set --help\n"},
+		{[]string{"pool"}, exitUsage, "Try: kgate pool --help\n"},
+		{[]string{"drain", "--timeout", "5"}, exitUsage, "--timeout \"5\": write a number and a unit"},
+		{[]string{"status", "--admin"}, exitUsage, "kgate: --admin needs a value\nTry: kgate status --help\n"},
+		{[]string{"demo", "--scv", "much"}, exitUsage, "--scv \"much\": write a number"},
 		{[]string{"status", "--admin", "localhost"}, exitUsage, "write http://HOST:PORT"},
 		{[]string{"status", "--admin", "http://127.0.0.1:1"}, exitFailure, "is it running"},
 	} {

@@ -13,7 +13,8 @@ import (
 )
 
 type poolCommand struct {
-	Set poolSetCommand `cmd:"" help:"Change how many requests may be in flight, or how many bytes may move, without a restart."`
+	List poolListCommand `cmd:"" help:"Show the pools over all gateways."`
+	Set  poolSetCommand  `cmd:"" help:"Change how many requests may be in flight, or how many bytes may move, without a restart."`
 }
 
 // poolSetCommand changes k.
@@ -63,7 +64,7 @@ func (c *poolSetCommand) Run(std streams) error {
 		_, err = fmt.Fprintf(std.out, "%s: k is %d already; nothing has changed\n", c.Name, c.K)
 		return err
 	}
-	if err := r.post(ctx, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
+	if _, err := r.post(ctx, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s: k %d -> %d\n", c.Name, c.Was, c.K)
@@ -93,7 +94,7 @@ func (c *poolSetCommand) setRate(std streams) error {
 	if err != nil {
 		return err
 	}
-	if err := r.post(context.Background(), "/api/v1/pools/"+url.PathEscape(c.Name), map[string]any{"rate": change}); err != nil {
+	if _, err := r.post(context.Background(), "/api/v1/pools/"+url.PathEscape(c.Name), map[string]any{"rate": change}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s: rate changed\n", c.Name)

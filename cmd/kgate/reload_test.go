@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -112,4 +113,49 @@ func TestReloadFails(t *testing.T) {
 	if log.Enabled(t.Context(), slog.LevelDebug) {
 		t.Error("the level of the log has changed")
 	}
+}
+
+// TestTroublesOfFiles: the status says that a reload failed, that a certificate ends, and that k is
+// not the file's.
+func TestTroublesOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	mustKeygen(t, dir, "--ca")
+	mustKeygen(t, dir, "--peer", "site", "--days", "5")
+	upstream, _, _ := stubborn(t)
+	n := startSingle(t, upstream.URL, func(c *config.Config) {
+		c.Listen.HTTPS, c.Listen.TLS = "127.0.0.1:0", config.ClientTLS{Cert: filepath.Join(dir, "site.pem"), Key: filepath.Join(dir, "site-key.pem")}
+	})
+	says := func(want ...string) {
+		t.Helper()
+		var out, errs strings.Builder
+		if code := run([]string{"status", "--admin", "http://" + n.adminAddr.String()}, streams{&out, &errs}); code != exitOK {
+			t.Fatalf("exit %d: %s", code, errs.String())
+		}
+		var troubles []string
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, "! ") {
+				troubles = append(troubles, line)
+			}
+		}
+		if len(troubles) != len(want) {
+			t.Fatalf("%q, want %q", troubles, want)
+		}
+		for i, w := range want {
+			if !strings.Contains(troubles[i], w) {
+				t.Errorf("%q, want %q", troubles[i], w)
+			}
+		}
+	}
+	const ends = "gw-test: the certificate "
+	says(ends)
+	n.read.Store(&configRead{at: time.Now(), err: errors.New("kgate.yaml:3:5: pools[0].k: 0 is out of range")})
+	says("gw-test: the configuration was not read again: kgate.yaml:3:5: pools[0].k: 0 is out of range; the old one stays.", ends)
+	n.read.Store(&configRead{at: time.Now()})
+	next := *n.cfg
+	next.Pools = slices.Clone(next.Pools)
+	next.Pools[0].K += 2
+	if err := n.follow(&next); err != nil {
+		t.Fatal(err)
+	}
+	says(ends, "gw-test: pool default has k 1, and the configuration here says 3")
 }

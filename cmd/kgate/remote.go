@@ -44,8 +44,8 @@ func (f adminFlags) remote() (*remote, error) {
 	return f.Admin.remote(token)
 }
 
-// postOne posts to the one gateway that the flags must name, and returns its name.
-func (f adminFlags) postOne(ctx context.Context, path string) (r *remote, name string, err error) {
+// one returns the one gateway that the flags must name, with its name.
+func (f adminFlags) one(ctx context.Context) (r *remote, name string, err error) {
 	if len(f.Admin.Admin) != 1 {
 		return nil, "", &codedError{code: exitUsage, err: errors.New("--admin must name the one gateway that this is about")}
 	}
@@ -56,7 +56,15 @@ func (f adminFlags) postOne(ctx context.Context, path string) (r *remote, name s
 	if err != nil {
 		return nil, "", err
 	}
-	return r, s.Gateway.Name, r.post(ctx, path, nil)
+	return r, s.Gateway.Name, nil
+}
+
+// postOne posts to the one gateway that the flags must name, and returns its name.
+func (f adminFlags) postOne(ctx context.Context, path string) (r *remote, name string, err error) {
+	if r, name, err = f.one(ctx); err == nil {
+		_, err = r.post(ctx, path, nil)
+	}
+	return r, name, err
 }
 
 // read returns the token, "" if no file is named.
@@ -110,10 +118,10 @@ var (
 	errNoListener = fmt.Errorf("%w", errNoAnswer)
 )
 
-// post asks the first gateway that answers for a change.
-func (r *remote) post(ctx context.Context, path string, body any) error {
-	_, _, err := r.first(ctx, http.MethodPost, path, body)
-	return err
+// post asks the first gateway that answers for a change, and returns its answer.
+func (r *remote) post(ctx context.Context, path string, body any) ([]byte, error) {
+	data, _, err := r.first(ctx, http.MethodPost, path, body)
+	return data, err
 }
 
 // get decodes the document at path of the first gateway that answers, and returns it as

@@ -52,7 +52,7 @@ func TestRemoteGoesOn(t *testing.T) {
 	if s, _, err := r(bad, good.URL).status(t.Context()); err != nil || s.Version != "v7" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := r(bad, good.URL).post(t.Context(), "/", nil); err == nil || errors.Is(err, errNoAnswer) {
+	if _, err := r(bad, good.URL).post(t.Context(), "/", nil); err == nil || errors.Is(err, errNoAnswer) {
 		t.Errorf("a change went on: %v", err)
 	}
 	if _, _, err := r(bad).status(t.Context()); !errors.Is(err, errNoAnswer) || errors.Is(err, errNoListener) {

@@ -208,9 +208,14 @@ func (v *statusView) line(l admin.Line) {
 }
 
 func (v *statusView) members(c admin.Cluster) {
+	t := membersTable(v.screen, c)
+	v.out.WriteString(t.text(v.screen))
+}
+
+func membersTable(s *screen, c admin.Cluster) table {
 	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "IF LOST", "LEASE", "RTT", "SUCCESSOR", "ADDRESS"}, right: []int{4, 5}, names: []int{0, 6}}
 	for _, m := range c.Members {
-		lease, rtt, successor, state, vote := "-", "-", m.Successor, v.good(m.Word()), ""
+		lease, rtt, successor, state, vote := "-", "-", m.Successor, s.good(m.Word()), ""
 		if m.Votes {
 			vote = "yes"
 		}
@@ -227,11 +232,11 @@ func (v *statusView) members(c admin.Cluster) {
 			successor = m.Copies[0]
 		}
 		if m.Bad() {
-			state = v.bad(m.Word())
+			state = s.bad(m.Word())
 		}
 		t.add(m.Name, state, vote, orDash(c.IfLost(m)), lease, rtt, orDash(successor), orDash(m.Addr))
 	}
-	v.out.WriteString(t.text(v.screen))
+	return t
 }
 
 func orDash(s string) string {

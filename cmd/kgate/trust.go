@@ -82,7 +82,7 @@ func (t *trust) readClusterKey() error {
 	}
 	ring, err := clusterkey.Parse(data)
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w; make one with `kgate keygen > cluster.key`", key, t.cluster.KeyFile, err)
+		return fmt.Errorf("%s: %s: %w; make one with `kgate keygen --out cluster.key`", key, t.cluster.KeyFile, err)
 	}
 	t.gossip = ring.Gossip()
 	t.secure, err = ring.TLS(t.name)

@@ -38,9 +38,15 @@ func versionLine() string {
 	return fmt.Sprintf("kgate %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-type versionCommand struct{}
+type versionCommand struct {
+	JSON bool `name:"json" help:"Print it as JSON."`
+}
 
-func (versionCommand) Run(std streams) error {
+func (c versionCommand) Run(std streams) error {
+	if c.JSON {
+		v, revision := buildVersion()
+		return printJSON(std.out, map[string]string{"version": v, "revision": revision, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+	}
 	_, err := io.WriteString(std.out, versionLine())
 	return err
 }

@@ -350,7 +350,7 @@ func (c *fakeControl) note(format string, args ...any) error {
 }
 
 func (c *fakeControl) Reload(context.Context) ([]string, error) {
-	return []string{"log.level: info -> debug (reload)"}, nil
+	return []string{"log.level: info -> debug (reload)"}, c.note("reload")
 }
 
 func (c *fakeControl) SetRate(context.Context, string, admin.RateChange) error { return nil }

@@ -167,7 +167,7 @@ func (v *validator) guard(c *Config) {
 		}
 		if bad, _ := checkHostPort(l.addr, false); bad == "" && !hostaddr.BoundTo(l.addr).IsLoopback() {
 			v.wrong(l.key, quote(l.addr)+" is open to other machines, and there is no cluster.key_file",
-				"write one, made once by: kgate keygen > cluster.key; or cluster.insecure: true, which lets everybody in")
+				"write one, made once by: kgate keygen --out cluster.key; or cluster.insecure: true, which lets everybody in")
 			return
 		}
 	}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/kgate/kgate/internal/admin"
+)
+
+// lister has the flags of commands that show a part of the status.
+type lister struct {
+	Admin adminAddrs `embed:""`
+	JSON  bool       `name:"json" help:"Print it as in the document of /api/v1/status."`
+}
+
+// list prints the part of the status that pick returns as JSON, or what show writes of it.
+func (l *lister) list(std streams, pick func(*admin.Status) any, show func(*statusView, *admin.Status)) error {
+	r, err := l.Admin.remote("")
+	if err != nil {
+		return err
+	}
+	s, _, err := r.status(context.Background())
+	if err != nil {
+		return err
+	}
+	if l.JSON {
+		return printJSON(std.out, pick(s))
+	}
+	v := statusView{screen: newScreen(std.out)}
+	show(&v, s)
+	_, err = io.WriteString(std.out, v.out.String())
+	return err
+}
+
+func printJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// poolListCommand shows the pools.
+type poolListCommand struct{ lister }
+
+func (poolListCommand) Help() string {
+	return `One line for each pool, over all gateways.
+
+Examples:
+  kgate pool list
+  kgate pool list --json --admin http://10.0.0.2:9080
+
+Exit codes: 0 shown, 1 no gateway answers, 2 wrong command line.`
+}
+
+// Run prints the pools.
+func (c *poolListCommand) Run(std streams) error {
+	return c.list(std, func(s *admin.Status) any { return s.Pools }, (*statusView).pools)
+}
+
+func (v *statusView) pools(s *admin.Status) {
+	t := table{head: []string{"POOL", "IN USE", "K", "WAITING", "OLDEST", "MEAN WAIT", "BINDING"}, right: []int{1, 2, 3, 4, 5}, names: []int{0}}
+	for _, p := range s.Pools {
+		mean := "-"
+		if w := p.Fleet.AccessWindow; w.Count > 0 {
+			mean = admin.Millis(w.MeanMillis)
+		}
+		t.add(p.Name, fmt.Sprint(p.Fleet.InFlight), fmt.Sprint(p.K), fmt.Sprint(p.Fleet.Waiting), admin.Seconds(p.Fleet.OldestSeconds), mean, p.Binding)
+	}
+	v.table(t)
+}
+
+// table writes a table at the beginning of the output.
+func (v *statusView) table(t table) { v.out.WriteString(t.text(v.screen)[len("\n"):]) }
+
+// membersCommand shows the gateways.
+type membersCommand struct{ lister }
+
+func (membersCommand) Help() string {
+	return `One line for each gateway of the cluster, as the one at --admin sees it: who votes,
+what the others do if it is lost, and where it is reached.
+
+Examples:
+  kgate members
+  kgate members --json --admin http://10.0.0.2:9080
+
+Exit codes: 0 shown, 1 no gateway answers, 2 wrong command line.`
+}
+
+// Run prints the gateways.
+func (c *membersCommand) Run(std streams) error {
+	return c.list(std, func(s *admin.Status) any { return s.Cluster.Members }, func(v *statusView, s *admin.Status) { v.table(membersTable(v.screen, s.Cluster)) })
+}
