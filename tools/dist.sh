@@ -32,18 +32,20 @@ gzip -9n "$work"/man/*.1
 "$work/kgate" completion zsh >"$work/completion/_kgate"
 "$work/kgate" completion fish >"$work/completion/kgate.fish"
 
+tools/share.sh "$work/share"
+
 for platform in $platforms; do
 	os=${platform%/*} arch=${platform#*/}
 	name=kgate_${version}_${os}_${arch}
 	root=$work/$name
 	mkdir -p "$root"
 	build "$os" "$arch" "$root/kgate"
-	cp -r README.md CHANGELOG.md docs configs "$work/man" "$work/completion" "$root/"
+	cp -r "$work/share/." "$work/man" "$work/completion" "$root/"
 	(cd tools && go run ./sbom "$root/kgate") >"$out/$name.sbom.json"
 	tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
 		--mode=u+rwX,go+rX,go-w --format=ustar "$name" | gzip -9n >"$out/$name.tar.gz"
 	if [ "$os" = linux ]; then
-		VERSION=$version ARCH=$arch BINARY=$root/kgate MANUAL=$work/man COMPLETION=$work/completion \
+		VERSION=$version ARCH=$arch BINARY=$root/kgate MANUAL=$work/man COMPLETION=$work/completion SHARE=$work/share \
 			go run "$nfpm" package --config packaging/nfpm.yaml --packager deb --target "$out/$name.deb" >/dev/null
 	fi
 done

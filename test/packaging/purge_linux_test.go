@@ -29,7 +29,7 @@ mkdir -p /etc/kgate /var/lib/kgate
 sh "$2/postinst" configure
 install -o root -g kgate -m 640 /dev/null /etc/kgate/cluster.key
 sh "$2/postrm" remove
-sh "$2/postrm" purge
+sh "$2/postrm" purge | grep -qx /etc/kgate/cluster.key || { echo "nothing is said of the key"; exit 1; }
 test ! -e /var/lib/kgate || { echo "the data is left"; exit 1; }
 groupadd --system later
 stat -c '%a %G' /etc/kgate/cluster.key
