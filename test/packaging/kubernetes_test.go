@@ -110,10 +110,11 @@ func TestKubernetes(t *testing.T) {
 	checkManifests(t, string(text), string(text))
 }
 
-// The chart is clean as Helm sees it, and makes manifests that fit.
+// The chart is clean as Helm sees it, and makes manifests that fit. Helm's engine with all of
+// Kubernetes' client takes 65 s of processor time to compile, for a chart that changes rarely.
 func TestChart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles Helm's engine")
+	if os.Getenv("KGATE_SOAK") == "" {
+		t.Skip("compiles Helm's engine: KGATE_SOAK=1")
 	}
 	const at = folder + "helm/kgate"
 	values, err := os.ReadFile(at + "/values.yaml")
