@@ -2,14 +2,17 @@
 GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
+# As a release is built, so that nothing is compiled twice. The race detector needs cgo.
+export CGO_ENABLED = 0
+
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-again newcomer demo test all-tests race check soak fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test all-tests race check soak fuzz mutants bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 build: ## build bin/kgate, static
-	GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
+	GOWORK=off $(GO) build -trimpath -o bin/kgate ./cmd/kgate
 
 dist: ## everything that is released, in dist/: the same bytes for the same commit
 	tools/dist.sh
@@ -22,22 +25,24 @@ demo: ## run the main job on this machine for 20 s
 
 # Two modules: the product's, and test, which needs more than who imports kgate should
 # inherit. go.work joins them: "work" is the packages of both. Many tests wait for most of
-# their time, so more of them run at once than there are processors.
-WORK = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off -p 4 -parallel 8
+# their time, so more of them run at once than there are processors, and those that take
+# longest begin first.
+WORK = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off -p 5 -parallel 8 \
+	./test/browser ./test/cluster ./test/packaging work
 
 # Packages with goroutines. The race detector takes many times as long, so it runs what is fast.
 CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/gateway ./internal/journal \
 	./internal/node ./internal/pace ./internal/peercall ./internal/transport ./proxy/... ./replication/disk ./telemetry/... ./test/library
 
 test: ## the fast tests: five minutes, and nothing but Go
-	$(WORK) -short work
+	$(WORK) -short
 
 all-tests: ## all tests but the long ones of make soak; those with other programs need tools/test-tools.sh
-	$(WORK) work
+	$(WORK)
 
 race: ## the fast tests of packages with goroutines under the race detector
-	$(GO) test -vet=off -race -short -p 4 -parallel 8 $(CONCURRENT)
-	$(GO) test -vet=off -race -short -cpu 1 ./internal/membership # on several, timers of virtual time crash the detector (Go 1.26)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -p 4 -parallel 8 $(CONCURRENT)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -cpu 1 ./internal/membership # on several, timers of virtual time crash the detector (Go 1.26)
 
 check: ## what CI runs: all tests, race detector, linters; goes on after a failure
 	$(MAKE) --keep-going --no-print-directory all-tests race lint
@@ -51,6 +56,10 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; done
+
+SINCE ?=
+mutants: ## before a release: defects in lines that changed since SINCE (the last tag) that the fast tests miss
+	tools/mutants.sh $(SINCE)
 
 newcomer: ## docs/install.md on clean Debian machines with systemd, as root, some minutes
 	KGATE_NEWCOMER=1 $(GO) test -v -count=1 -timeout 20m ./test/newcomer

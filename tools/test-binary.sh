@@ -13,7 +13,7 @@ fi
 mkdir -p bin/test
 new=$(mktemp -d bin/test/new.XXXXXX)
 trap 'rm -rf "$new"' EXIT
-GOWORK=off go build -buildvcs=false -o "$new/kgate" ./cmd/kgate
+GOWORK=off CGO_ENABLED=0 go build -buildvcs=false -o "$new/kgate" ./cmd/kgate
 to=bin/test/$(sha256sum "$new/kgate" | cut -c1-16)
 mkdir -p "$to"
 mv "$new/kgate" "$to/kgate"

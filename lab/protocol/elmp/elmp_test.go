@@ -2,6 +2,7 @@ package elmp_test
 
 import (
 	"flag"
+	"os"
 	"testing"
 
 	"github.com/kgate/kgate/internal/mutant"
@@ -57,8 +58,12 @@ func TestCrash(t *testing.T) {
 	t.Error("crashes do no harm")
 }
 
-// The holes of the paper, and of our own way around them.
+// The holes of the paper, and of our own way around them. What they show is about
+// the paper, and changes no more: not in CI.
 func TestMutantsAreCaught(t *testing.T) {
+	if os.Getenv("KGATE_SOAK") == "" {
+		t.Skip("for the long run: KGATE_SOAK")
+	}
 	mutant.Suite{
 		By: "^(TestFuzz|TestExplore)$", Args: []string{"-test.short", "-test.timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{

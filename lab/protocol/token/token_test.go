@@ -3,6 +3,7 @@ package token_test
 import (
 	"errors"
 	"flag"
+	"os"
 	"testing"
 	"time"
 
@@ -129,8 +130,12 @@ func TestEquations(t *testing.T) {
 	}
 }
 
-// The mends of the printed algorithm, each left out once.
+// The mends of the printed algorithm, each left out once. What they show is about
+// the paper, and changes no more: not in CI.
 func TestMutantsAreCaught(t *testing.T) {
+	if os.Getenv("KGATE_SOAK") == "" {
+		t.Skip("for the long run: KGATE_SOAK")
+	}
 	mutant.Suite{
 		By: "^(TestFuzz|TestExplore)$", Args: []string{"-test.short", "-test.timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{

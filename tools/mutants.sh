@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# mutants.sh [SINCE]: plants defects, one at a time, in the lines of the product that have
+# changed since a commit (the last tag): an operator, a condition, a number. Prints those that
+# the fast tests of the package do not find (LIVED), and those that make them hang (TIMED OUT).
+# Each is equivalent, or a test is missing. The tests of coordinator are in kmutex, so there it
+# plants nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=v0.6.0 # of github.com/go-gremlins/gremlins
+since=${1:-$(git describe --tags --abbrev=0)}
+export GOWORK=off
+[ -x "bin/gremlins-$version" ] || {
+	GOBIN=$PWD/bin go install "github.com/go-gremlins/gremlins/cmd/gremlins@$version"
+	mv bin/gremlins "bin/gremlins-$version"
+}
+GOFLAGS="$(go env GOFLAGS) -short -vet=off"
+export GOFLAGS
+git diff --name-only --diff-filter=d "$since" -- '*.go' | grep -vE '_test\.go$|^(test|tools|contrib|lab|examples|coordinator)/' | xargs -r -n1 dirname | sort -u | while read -r package; do
+	printf '\n== %s\n' "$package"
+	"bin/gremlins-$version" unleash --workers 2 --timeout-coefficient 10 --invert-logical --invert-loopctrl --remove-self-assignments --output-statuses lt --diff "$since" "./$package"
+done
