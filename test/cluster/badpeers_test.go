@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -10,9 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,64 +140,14 @@ func badGossip(t *testing.T, g *Gateway, rng *mathrand.ChaCha8) {
 	}
 }
 
-// malformed are requests that are refused, or harmless; none of them may bring
-// the upstream a request for /smuggled.
-var malformed = []string{
-	"\r\n\r\n\r\n",
-	"GET\r\n\r\n",
-	"GET / HTTP/9.9\r\nHost: a\r\n\r\n",
-	"G\x00T / HTTP/1.1\r\nHost: a\r\n\r\n",
-	"GET / HTTP/1.1\r\n\r\n",                       // no Host
-	"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", // two
-	"GET / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n",   // space before the colon
-	"GET / HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", // NUL
-	"GET / HTTP/1.1\r\nHost: a\r\n X: folded\r\n\r\n",
-	"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("a", 200<<10) + "\r\n\r\n",
-	"GET /" + strings.Repeat("a", 200<<10) + " HTTP/1.1\r\nHost: a\r\n\r\n",
-	"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n",
-	"GET /../../smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
-	"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdefGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
-	"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nabcdeGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
-	"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
-	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
-	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
-	"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 44\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n",
-	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
-	// CL.TE: the length covers the second request, which therefore is body.
-	"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n2d\r\n" +
-		"GET /smuggled HTTP/1.1\r\nHost: a\r\nX: yyyyyyyy\r\n\r\n" + "\r\n0\r\n\r\n",
-}
-
-// badRequests sends malformed requests, and counts the statuses of the answers.
-func badRequests(t *testing.T, g *Gateway, statuses map[int]int) {
-	t.Helper()
-	for _, request := range malformed {
-		answer := say(t, g.HTTP, []byte(request))
-		res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(answer))), nil)
-		if err != nil {
-			statuses[0]++ // closed without a word
-			continue
-		}
-		_ = res.Body.Close()
-		statuses[res.StatusCode]++
-	}
-}
-
-// TestBadPeers has everybody misbehave on every port of three gateways that
-// serve a load, and looks whether anything stops or any slot is lost.
+// TestBadPeers has everybody misbehave on the ports for gateways of three that serve a load, and looks whether anything stops or any slot is lost.
 func TestBadPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	t.Parallel()
 	const k = 6
-	var smuggled atomic.Int64
-	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "smuggled") {
-			smuggled.Add(1)
-		}
-		hold(r, 50*time.Millisecond)
-	}))
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 50*time.Millisecond) }))
 	c := Start(t, Options{K: k, Upstream: url})
 	seed := [32]byte{1: byte(time.Now().UnixNano())}
 	t.Logf("seed %d", seed[1])
@@ -221,17 +168,14 @@ func TestBadPeers(t *testing.T) {
 		}
 	}
 	stop := background(t, c, 30)
-	statuses := make([]map[int]int, len(c.Gateways))
 	var wg sync.WaitGroup
 	for i, g := range c.Gateways {
 		wg.Go(func() {
-			statuses[i] = make(map[int]int)
 			rng := mathrand.NewChaCha8([32]byte{seed[1], byte(i)})
 			closeAll := halfOpen(t, g.Peer, 300)
 			closeGossip := halfOpen(t, g.Gossip, 50)
 			badPeers(t, g, rng, lowest+slices.Max(nodes)-nodes[i], nodes[i])
 			badGossip(t, g, rng)
-			badRequests(t, g, statuses[i])
 			closeAll()
 			closeGossip()
 		})
@@ -246,9 +190,8 @@ func TestBadPeers(t *testing.T) {
 
 	_, most, total := judge.Counts()
 	t.Logf("meanwhile %d requests reached the upstream, most in flight %d (k %d), failed %v", total, most, k, load.Overall.Failed)
-	t.Logf("answers to malformed requests by status (0: closed without): %v", statuses)
-	if load.Overall.Errors() > 0 || most > k || smuggled.Load() > 0 {
-		t.Errorf("failed %v, most in flight %d, smuggled %d", load.Overall.Failed, most, smuggled.Load())
+	if load.Overall.Errors() > 0 || most > k {
+		t.Errorf("failed %v, most in flight %d", load.Overall.Failed, most)
 	}
 	for i, g := range c.Gateways {
 		checkRefusals(t, g)

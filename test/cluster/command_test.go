@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -103,88 +101,6 @@ func TestServeWithoutFile(t *testing.T) {
 		t.Errorf("exit code %d, %v", code, err)
 	}
 	expect(t, 1, []string{"no gateway answers", g.Admin}, "status", "--admin", "http://"+g.Admin)
-}
-
-// TestBadFlags has command lines that are wrong: exit code 2, and a word on what
-// to write instead.
-func TestBadFlags(t *testing.T) {
-	for _, tt := range []struct {
-		args string
-		says []string
-	}{
-		{"", nil},
-		{"sevre", []string{"serve"}},
-		{"serve", []string{"--upstream"}},
-		{"serve --nope", []string{"--nope"}},
-		{"serve --upstream http://127.0.0.1:9 --k three", []string{"--k"}},
-		{"serve --k 3", []string{"--upstream"}},
-		{"serve --upstream http://127.0.0.1:9", []string{"--k"}},
-		{"serve --upstream http://127.0.0.1:9 --k 0", []string{"--k"}},
-		{"serve --upstream ftp://127.0.0.1:9 --k 3", []string{"--upstream", "http"}},
-		{"serve --upstream http://127.0.0.1:9 --k 3 --listen-http nonsense", []string{"--listen-http"}},
-		{"serve --upstream http://127.0.0.1:9 --k 3 --log-level loud", []string{"--log-level", "info"}},
-		{"demo --k 0", []string{"--k"}},
-		{"demo --binding lazy", []string{"late"}},
-		{"demo --duration yesterday", []string{"--duration"}},
-		{"status --admin nonsense", []string{"http://"}},
-		{"check", []string{"-c"}},
-	} {
-		t.Run(tt.args, func(t *testing.T) { expect(t, 2, tt.says, strings.Fields(tt.args)...) })
-	}
-}
-
-// TestBadFile has a file with several errors: all are reported at once, each with
-// its line.
-func TestBadFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "bad.yaml")
-	const text = `listen:
-  htpp: ":8080"
-pools:
-  - name: downloads
-    k: -1
-    binding: sometimes
-    upstreams: ["127.0.0.1:9000"]
-    queue: {timeout: soon}
-routes:
-  - {pool: download}
-`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	says := []string{
-		file + ":2", "http", file + ":5", file + ":6", "late", file + ":7", file + ":8", file + ":10", "downloads",
-	}
-	expect(t, 1, says, "serve", "-c", file)
-	expect(t, 1, says, "check", "-c", file)
-	expect(t, 1, []string{"missing.yaml"}, "serve", "-c", filepath.Join(t.TempDir(), "missing.yaml"))
-	if err := os.WriteFile(file, []byte("pools: [\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, 1, []string{file + ":"}, "serve", "-c", file)
-}
-
-// TestDemo runs the demo as README says.
-func TestDemo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes several seconds")
-	}
-	t.Parallel()
-	out, said, code := run(t, "demo", "--duration", "5s")
-	if code != 0 || !strings.Contains(out, "most in flight at the upstream  6  (k = 6)") {
-		t.Errorf("exit code %d: %s%s", code, out, said)
-	}
-	if said != "" {
-		t.Errorf("on standard error: %s", said)
-	}
-	t.Log(out)
-}
-
-// TestVersion looks whether the binary names itself.
-func TestVersion(t *testing.T) {
-	out, said, code := run(t, "version")
-	if code != 0 || !strings.HasPrefix(out, "kgate ") {
-		t.Errorf("exit code %d: %s%s", code, out, said)
-	}
 }
 
 // TestNoPortIsLeft shows that a gateway which cannot start leaves nothing
