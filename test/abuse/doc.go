@@ -4,8 +4,8 @@
 // send a byte a second, and noise on every port.
 //
 // What reached the upstream is judged by a raw socket there: it keeps the bytes.
-// What came of each attempt is in testdata, and as a table in docs/security.md;
-// with -update the tests rewrite both.
+// What came of each attempt is in testdata/attempts.txt; with -update the tests
+// rewrite it.
 //
 // The harness is that of package cluster. All traffic stays on loopback.
 package abuse

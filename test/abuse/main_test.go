@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/test/cluster"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata and the table in docs/security.md")
+var update = flag.Bool("update", false, "rewrite testdata")
 
 // patience is how long a single thing may take that does not depend on luck.
 const patience = 20 * time.Second

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,62 @@ func TestRulesAreTested(t *testing.T) {
 	if rules < 60 {
 		t.Errorf("only %d rules have a test", rules)
 	}
+}
+
+// forContributors are the pages that may name tests: they are not for who runs a gateway.
+var forContributors = []string{"tested.md", "costs.md", "lab.md", "http.md"} // http.md for its table of conformance
+
+// TestOperatorsPages: who runs a gateway reads of no test.
+func TestOperatorsPages(t *testing.T) {
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names := namedTest.FindAllString(string(text), -1); len(names) > 0 && !slices.Contains(forContributors, filepath.Base(page)) {
+			t.Errorf("%s names %v: that belongs to tested.md", page, names)
+		}
+	}
+}
+
+// TestContractIsTested: what is promised under a fault has its line in tested.md, and nothing else
+// has one.
+func TestContractIsTested(t *testing.T) {
+	promised, tested := firstCells(t, "guarantees.md", "## The contract"), firstCells(t, "tested.md", "## The contract")
+	for _, fault := range promised {
+		if !slices.Contains(tested, fault) {
+			t.Errorf("tested.md has no line for %q", fault)
+		}
+	}
+	for _, fault := range tested {
+		if !slices.Contains(promised, fault) {
+			t.Errorf("guarantees.md promises nothing for %q", fault)
+		}
+	}
+	if len(promised) < 30 {
+		t.Errorf("only %d promises", len(promised))
+	}
+}
+
+// firstCells returns the first column of the table below a heading.
+func firstCells(t *testing.T, page, heading string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "\n"+heading)
+	if !ok {
+		t.Fatalf("%s has no heading %q", page, heading)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	var cells []string
+	for line := range strings.Lines(rest) {
+		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok && strings.HasPrefix(line, "| ") {
+			cells = append(cells, strings.TrimSpace(first))
+		}
+	}
+	return cells[min(1, len(cells)):] // without the head
 }
 
 // TestNamedTests: what a page says is shown by a test has one of that name.
