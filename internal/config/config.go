@@ -24,11 +24,10 @@ type Config struct {
 	// TrustedProxies are the reverse proxies whose X-Forwarded-* headers are trusted.
 	// Default: none.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
-	// RequestIDHeader names the header that holds a request's ID, such as X-Request-ID. The
-	// gateway keeps a client's ID of at most 128 letters, digits and -_.~:/+=@, and gives
-	// other requests a random UUID. It sends the ID to the upstream and to the client, and
-	// shows it in the access log, in traces and in its own errors. Empty: requests have no
-	// ID.
+	// RequestIDHeader names the header that holds a request's ID, such as X-Request-ID,
+	// for upstream, client, access log, traces and the gateway's own errors. A client's
+	// ID of at most 128 letters, digits and -_.~:/+=@ is kept; others get a random UUID.
+	// Empty: none.
 	RequestIDHeader string `yaml:"request_id_header"`
 	// ErrorPages are shown to people in place of the gateway's own text.
 	ErrorPages []ErrorPage `yaml:"error_pages"`
@@ -40,20 +39,19 @@ type Config struct {
 type Node struct {
 	// Name of the gateway, unique in its cluster. Default: the host name.
 	Name string `yaml:"name"`
-	// Role of the gateway. A witness votes in the cluster and serves nothing: it has no
-	// pools, and listens only for other gateways and operators. With a witness, two
-	// gateways survive the loss of any one of the three.
+	// Role of the gateway. A witness votes and serves nothing: it has no pools, and two
+	// gateways with one survive the loss of any of the three.
 	Role Role `yaml:"role"`
-	// DataDir is where the gateway stores the agreed views and its tickets, so that they
-	// survive a restart. Empty: it keeps them in memory only.
+	// DataDir is where the agreed views and tickets survive a restart. Empty: in memory
+	// only.
 	DataDir string `yaml:"data_dir"`
-	// Advertise is the address, without a port, under which the other gateways
-	// reach this one. Default: the host of listen.peer if that is one address,
-	// else this machine's first private address.
+	// Advertise is the address, without a port, under which the others reach this one.
+	// Default: the host of listen.peer if that is one address, else the first private
+	// address.
 	Advertise netip.Addr `yaml:"advertise"`
-	// AdminTokenFile holds the token that changes over the admin address require, unless
-	// that address is a socket. Use the same token on every gateway. The file may hold
-	// several, one on each line; all are accepted. It is read again when it changes.
+	// AdminTokenFile holds the token that changes over the admin address require, the
+	// same on every gateway. One on each line; all are accepted. It is read again when it
+	// changes.
 	AdminTokenFile string `yaml:"admin_token_file"`
 }
 
@@ -76,8 +74,8 @@ type Listen struct {
 	HTTP string `yaml:"http"`
 	// HTTPS serves clients over TLS: HTTP/1.1 and HTTP/2. Empty: none.
 	HTTPS string `yaml:"https"`
-	// HTTPSOnly redirects clients of http to https, with status 308. A client behind a
-	// proxy in trusted_proxies is served if X-Forwarded-Proto says that it uses https.
+	// HTTPSOnly redirects clients of http to https (308), unless a proxy in
+	// trusted_proxies says by X-Forwarded-Proto that they use it.
 	HTTPSOnly bool `yaml:"https_only"`
 	// HTTPSPort is the port that clients are redirected to. 0: the port of https.
 	HTTPSPort int `yaml:"https_port"`
@@ -85,19 +83,18 @@ type Listen struct {
 	HSTS HSTS `yaml:"hsts"`
 	// TLS has the certificates for HTTPS.
 	TLS ClientTLS `yaml:"tls"`
-	// Allow are the networks whose clients http and https serve; others get 403. The
-	// address of a client behind trusted_proxies comes from X-Forwarded-For. Empty: all.
+	// Allow are the networks whose clients http and https serve; others get 403. Behind
+	// trusted_proxies X-Forwarded-For counts. Empty: all.
 	Allow []netip.Prefix `yaml:"allow"`
 	// Deny are networks whose clients get 403, even if allow includes them.
 	Deny []netip.Prefix `yaml:"deny"`
-	// Admin serves the status page, the API, metrics and health checks. With unix:/PATH it
-	// is a socket, for users who may open that file. An address that other machines can
-	// reach requires node.admin_token_file.
+	// Admin serves the status page, the API, metrics and health checks. unix:/PATH is a
+	// socket, for users who may open that file. One that other machines can reach
+	// requires node.admin_token_file.
 	Admin string `yaml:"admin"`
 	// AdminNames are names under which the admin address is reached, such as
 	// kgate.example.com. IP addresses, names without a dot and the machine's own need not
-	// be listed; under any other name it answers 421, so that no web page can lead a browser
-	// to it under a name of its own.
+	// be listed; any other name gets 421.
 	AdminNames []string `yaml:"admin_names"`
 	// TCP serves clients that speak other protocols than HTTP.
 	TCP []Listener `yaml:"tcp"`
@@ -105,8 +102,8 @@ type Listen struct {
 	Peer string `yaml:"peer"`
 	// Gossip is the address for serf, over UDP and TCP.
 	Gossip string `yaml:"gossip"`
-	// ProxyProtocol are the peers whose connections must begin with a PROXY header, version
-	// 1 or 2; others must not send one. Default: none.
+	// ProxyProtocol are the peers whose connections must begin with a PROXY header,
+	// version 1 or 2; others must not send one.
 	ProxyProtocol []netip.Prefix `yaml:"proxy_protocol"`
 	// HeaderTimeout is how long a client may take to send a request's header.
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
@@ -115,16 +112,16 @@ type Listen struct {
 	// MaxHeaderBytes is the largest size of a request's header.
 	MaxHeaderBytes int `yaml:"max_header_bytes"`
 	// MaxConnections is how many client connections may be open at once; the next one
-	// waits. 0: 7/16 of the process's limit of file descriptors.
+	// waits. 0: 7/16 of the file descriptors.
 	MaxConnections int `yaml:"max_connections"`
 }
 
-// Listener sends TCP connections to a pool. Each connection takes one slot for as long as
-// it lasts. While it waits in line it is open, and the client receives nothing.
+// Listener sends TCP connections to a pool. Each takes one slot for as long as it
+// lasts; in line it is open and silent.
 type Listener struct {
 	Addr string `yaml:"addr"` // host:port to listen on
-	// Pool that admits the connections. It needs an upstream such as tcp://10.0.1.1:873.
-	// With sni it is for the clients that match no name; empty: they are refused.
+	// Pool that admits the connections; it needs a tcp upstream. With sni it is for
+	// clients that match no name; empty: they are refused.
 	Pool string `yaml:"pool"`
 	// SNI chooses the pool of a TLS client by the server name that the client asks for.
 	SNI []Name `yaml:"sni"`
@@ -135,9 +132,8 @@ type Listener struct {
 	Deny []netip.Prefix `yaml:"deny"`
 }
 
-// Name sends the TLS clients that ask for this server to a pool. The first name that
-// matches wins. The gateway passes their connections on as they are: the upstream has the
-// certificate.
+// Name sends the TLS clients that ask for this server to a pool; the first that matches
+// wins. The upstream has the certificate.
 type Name struct {
 	Host string `yaml:"host"` // case does not matter; *.example.com is every name below it
 	Pool string `yaml:"pool"` // that admits the connections; it has a tcp upstream
@@ -205,30 +201,29 @@ type Cluster struct {
 	// member is enough.
 	Join []string `yaml:"join"`
 	// BootstrapExpect is the number of gateways that found the cluster together. 0 or 1:
-	// this gateway founds a cluster alone; if it has others to join, it founds none.
+	// this one founds it alone, or none if it has others to join.
 	BootstrapExpect int `yaml:"bootstrap_expect"`
 	// Lease is how long a gateway may have requests in flight without hearing from the
-	// cluster; at least one second. It is the same on every gateway: the cluster agrees on
-	// it when it is founded. A round trip between gateways may take up to a tenth of it.
+	// cluster; at least a second, agreed on when the cluster is founded. A round trip may
+	// take up to a tenth of it.
 	Lease time.Duration `yaml:"lease"`
 	// Replicas is the number of ring successors that keep copies of a gateway's tickets; 0
 	// counts as 1.
 	Replicas int `yaml:"replicas"`
-	// KeyFile holds the cluster key, which protects all traffic between gateways. Use the
-	// same file on every gateway. It may hold several keys, one on each line: the first is
-	// used, all are accepted. It is read again when it changes.
+	// KeyFile holds the cluster key, the same on every gateway, which protects all
+	// traffic between them. One on each line: the first is used, all are accepted. It is
+	// read again when it changes.
 	KeyFile string `yaml:"key_file"`
 	// GossipKey encrypts gossip. It goes with tls, in place of key_file.
 	GossipKey Key `yaml:"gossip_key"`
-	// GossipKeyFile holds the gossip key, in place of gossip_key. It may hold several keys,
-	// one on each line: the first encrypts, all decrypt. It is read again when it changes.
+	// GossipKeyFile holds the gossip key, in place of gossip_key. One on each line: the
+	// first encrypts, all decrypt. It is read again when it changes.
 	GossipKeyFile string `yaml:"gossip_key_file"`
 	// TLS is mutual TLS between gateways with certificates of your own, in place of
 	// key_file. Set all three files or none.
 	TLS PeerTLS `yaml:"tls"`
-	// Insecure lets gateways exchange unprotected traffic on addresses that other machines
-	// can reach. Anybody who can reach the peer port can then change k and act as a
-	// gateway.
+	// Insecure lets gateways exchange unprotected traffic: anybody who reaches the peer
+	// port can then change k and act as a gateway.
 	Insecure bool `yaml:"insecure"`
 }
 
@@ -280,7 +275,7 @@ type Route struct {
 // Match selects requests; an empty field matches all.
 type Match struct {
 	Host       string   `yaml:"host"`        // without port; case does not matter; *.example.com is every name below it
-	PathPrefix string   `yaml:"path_prefix"` // of the decoded path; runs of slashes count as one; case matters, so if it does not matter to the upstream, lead all paths to the pool
+	PathPrefix string   `yaml:"path_prefix"` // of the decoded path; runs of slashes count as one, and case matters
 	Methods    []string `yaml:"methods"`     // one of which must match
 }
 
@@ -294,17 +289,17 @@ type Log struct {
 	Level  string `yaml:"level"`  // the lowest level that is written
 	Format string `yaml:"format"` // the format of a line
 	Access bool   `yaml:"access"` // whether to write one line per request
-	// AccessFormat is the format of that line: structured, as the other lines, or the
-	// common or combined format of web servers, on standard output.
+	// AccessFormat is the format of that line: as the other lines, or that of web
+	// servers, on standard output.
 	AccessFormat AccessFormat `yaml:"access_format"`
 }
 
 // Telemetry says where traces go.
 type Telemetry struct {
-	// OTLPEndpoint is the URL of an OpenTelemetry collector that takes OTLP over
-	// HTTP, such as http://127.0.0.1:4318. Empty: no traces.
+	// OTLPEndpoint is a collector that takes OTLP over HTTP, such as
+	// http://127.0.0.1:4318. Empty: no traces.
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
-	// SampleRatio is the share of requests to trace, from 0 to 1. A request that brings a
-	// trace context is traced if that says so.
+	// SampleRatio is the share of requests to trace, unless they bring a trace context,
+	// which decides.
 	SampleRatio float64 `yaml:"sample_ratio"`
 }

@@ -8,22 +8,19 @@ import (
 	"time"
 )
 
-// CORS lets web pages of other origins read the answers that the gateway itself gives to
-// requests of the route: why it refuses, and Retry-After. If the route's pool has tickets,
-// the pages may also take and use tickets of the pool. For its own answers the upstream
-// decides.
+// CORS lets web pages of other origins read the gateway's own answers on the route (why
+// it refuses, Retry-After), and take and use tickets if its pool has them. For its own
+// answers the upstream decides.
 type CORS struct {
-	// Origins are the origins of those pages, such as https://app.example.com.
-	// https://*.example.com means every subdomain, and "*" every origin. Empty: none.
+	// Origins are those of the pages, such as https://app.example.com;
+	// https://*.example.com, or "*" for every one.
 	Origins []string `yaml:"origins"`
 	// Credentials lets the pages read answers to requests with cookies.
 	Credentials bool `yaml:"credentials"`
-	// Preflight makes the gateway answer the preflight requests of browsers, so that they
-	// take no place in line and do not go to the upstream. All methods of the route and all
-	// headers are allowed.
+	// Preflight makes the gateway answer browsers' preflight requests for all methods and
+	// headers: they take no place in line.
 	Preflight bool `yaml:"preflight"`
-	// MaxAge is how long browsers may keep the answer to a preflight request. 0: they
-	// decide.
+	// MaxAge is how long browsers may keep that answer. 0: they decide.
 	MaxAge time.Duration `yaml:"max_age"`
 }
 

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// ErrorPage is shown in place of the line of text with which the gateway itself answers a
-// request that it cannot serve. Clients that prefer JSON get the problem document as
-// before, and the upstream's answers stay as they are.
+// ErrorPage is shown in place of the line of text with which the gateway itself
+// answers. Clients that prefer JSON get the problem document, and the upstream's
+// answers stay as they are.
 type ErrorPage struct {
-	// Status lists the statuses of the answers, such as 503, or 4xx and 5xx for a whole
-	// class. If several pages match, one that names the status itself wins, then the first.
+	// Status lists statuses such as 503, or classes such as 5xx. A page that names the
+	// status itself wins, then the first.
 	Status []Status `yaml:"status"`
-	// File has the page, a template of Go's html/template. It may use {{.Status}},
-	// {{.Title}} (the status in words), {{.Detail}}, {{.RetryAfter}} (seconds, or 0) and
-	// {{.RequestID}}. A reload reads it again.
+	// File has the page, a template of Go's html/template with {{.Status}}, {{.Title}},
+	// {{.Detail}}, {{.RetryAfter}} (seconds, or 0) and {{.RequestID}}. A reload reads it
+	// again.
 	File string `yaml:"file"`
 	// ContentType of the page. Empty: text/html; charset=utf-8.
 	ContentType string `yaml:"content_type"`

@@ -9,16 +9,15 @@ import (
 	"github.com/kgate/kgate/internal/headeredit"
 )
 
-// HeaderEdits edits a header, of requests on their way to the upstream or of the upstream's
-// answers: fields are removed, then set, then added. In a value {client} is the client's
-// address, {host} the host that it asks for, {request_id} the request's ID, {pool} the
-// route's pool and {gateway} the gateway's name.
+// HeaderEdits edits the header of requests to the upstream, or of its answers: fields
+// are removed, then set, then added. In a value {client} is the client's address,
+// {host} the host that it asks for, and there are {request_id}, {pool} and {gateway}.
 type HeaderEdits struct {
 	// Remove are names of fields to remove.
 	Remove []string `yaml:"remove"`
-	// Set are fields, each "Name: value", that replace all fields of that name.
+	// Set are fields, each "Name: value", in place of all of that name.
 	Set []HeaderField `yaml:"set"`
-	// Add are fields that are added to those of that name.
+	// Add are fields beside those of that name.
 	Add []HeaderField `yaml:"add"`
 }
 

@@ -22,44 +22,39 @@ type Pool struct {
 	Name string `yaml:"name"`
 	// K is the capacity of a new pool. Later the k that the cluster has agreed on counts.
 	K int `yaml:"k"`
-	// Binding says when the coordinator binds a request to a token: late, when a token is
-	// free for it, or early, when the request arrives, as in the published algorithm.
+	// Binding is when a request is bound to a token: late, when one is free for it, or
+	// early, when the request arrives, as in the published algorithm.
 	Binding admission.Binding `yaml:"binding"`
-	// AskInterval is the least time between two asks of one gateway for places in line.
-	// Requests that arrive at different gateways less than that apart may change places.
-	// auto is four times the number of gateways times the one-way delay between them.
+	// AskInterval is the least time between two asks of one gateway for places in line:
+	// requests that arrive at different gateways less than that apart may change places.
+	// auto: four times the number of gateways times the delay between them.
 	AskInterval AutoDuration `yaml:"ask_interval"`
-	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 without TLS), with an
-	// optional path that goes before the request's. An upstream tcp://host:port serves its
-	// TCP connections (listen.tcp). unix:/PATH is a socket on this machine that takes
-	// HTTP/1.1. A host that begins with an underscore, as in http://_http._tcp.example.com,
-	// is the name of SRV records: all their servers serve. If there are several upstreams,
-	// the one with the fewest requests in flight for its weight is next; #weight=3 at the
-	// end gives an upstream three times the share of one without. None: the pool gives out
+	// Upstreams serve the pool: http, https or h2c (HTTP/2 in the clear), with an
+	// optional path that goes before the request's; tcp://host:port for listen.tcp;
+	// unix:/PATH, HTTP/1.1. A host that begins with an underscore
+	// (http://_http._tcp.example.com) is the name of SRV records. The one with the fewest
+	// requests in flight for its weight (#weight=3) is next. None: the pool gives out
 	// slots, as tickets, and proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
-	// Backup are upstreams that are used only while no other upstream can take the request or
-	// connection: each is unhealthy, or a connection to it fails at that moment.
+	// Backup are upstreams for when no other one can take the request or connection.
 	Backup []*url.URL `yaml:"backup"`
 	// Health says when an upstream is unhealthy.
 	Health Health `yaml:"health"`
 	Queue  Queue  `yaml:"queue"`
 	Hold   Hold   `yaml:"hold"`
 	Rate   Rates  `yaml:"rate"`
-	// Reclaim says when the slots of a lost gateway come back: with lease when its lease
-	// has ended; with hold not before hold.max has passed, too. With hold, the cluster
-	// agrees on the pool's hold.max, and no gateway may have a longer one.
+	// Reclaim says when the slots of a lost gateway come back: with its lease; or with
+	// hold not before hold.max has passed, too, which is then agreed on.
 	Reclaim   admission.Reclaim `yaml:"reclaim"`
 	Transport Transport         `yaml:"transport"`
-	// Fence sends the header Kgate-Fence to the upstreams: pool/founded/epoch/serial. No
-	// two requests have the same, so an upstream can recognize one that comes too late.
+	// Fence sends Kgate-Fence to the upstreams, which no two requests have alike:
+	// pool/founded/epoch/serial.
 	Fence bool `yaml:"fence"`
-	// Tickets opens the ticket API of this pool on the client address. A ticket from there
-	// lives for at most a minute without a sign of its holder, and keeps its slot for at
-	// most hold.max.
+	// Tickets opens the pool's ticket API on the client address, for at most a minute
+	// without a sign of the holder and hold.max in all.
 	Tickets bool `yaml:"tickets"`
-	// TicketTTL is the longest ttl of a ticket that this gateway issues, 1 second to 10 minutes.
-	// After some losses slots are missing for the longest ttl of the pool's tickets and a lease.
+	// TicketTTL is the longest ttl of a ticket, 1 s to 10 m: for so long, and a lease,
+	// slots are missing after some losses.
 	TicketTTL time.Duration `yaml:"ticket_ttl"`
 }
 
@@ -69,22 +64,20 @@ type Queue struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// Limit is how many requests may wait; one more is refused at once.
 	Limit int `yaml:"limit"`
-	// Order says which of this gateway's waiting requests is next: with fifo the oldest,
-	// with fair the oldest of the client whose turn it is. The turns are those of one
-	// gateway: a client that asks at three gateways has three.
+	// Order says which of this gateway's waiting requests is next: the oldest, or with
+	// fair the oldest of the client whose turn it is here.
 	Order Order `yaml:"order"`
 	// PerClient limits the share of one client.
 	PerClient PerClient `yaml:"per_client"`
 	Page      Page      `yaml:"page"`
 }
 
-// Page is an HTML page for browsers that have to wait, for requests that a person looks at:
-// GET with Accept: text/html. It shows the place in line and loads the answer when it is
-// there.
+// Page is for browsers that have to wait (GET with Accept: text/html): it shows the
+// place in line and loads the answer in its turn.
 type Page struct {
 	Enabled bool `yaml:"enabled"` // whether there is such a page
-	// Keep is how long a place is kept after the page was closed, 10 seconds to 10 minutes.
-	// A slot may be held just as long for a browser that has gone.
+	// Keep is how long a place is kept after the page was closed, 10 s to 10 m; a slot
+	// may be held as long for nobody.
 	Keep time.Duration `yaml:"keep"`
 	// Template is a file with a page of your own. Empty: the built-in page.
 	Template string `yaml:"template"`
@@ -92,39 +85,37 @@ type Page struct {
 
 // PerClient says what one client is, and what it may have at this gateway at a time.
 type PerClient struct {
-	// Key distinguishes clients, for these limits and for the order fair: ip is the
-	// client's address, header:NAME the value of a header.
+	// Key is what one client is, here and for the order fair: its address, or the value
+	// of a header (header:NAME).
 	Key ClientKey `yaml:"key"`
-	// Limit is how many requests of one client may wait at this gateway; one more is
-	// refused at once, with status 429. 0: no limit.
+	// Limit is how many requests of one client may wait; one more gets 429. 0: no limit.
 	Limit int `yaml:"limit"`
-	// InFlight is how many slots one client may have through this gateway. Its other
-	// requests wait, and requests of other clients pass them. 0: no limit.
+	// InFlight is how many slots one client may have through this gateway; others pass
+	// its further requests. 0: no limit.
 	InFlight int `yaml:"in_flight"`
-	// Tickets is how many tickets one client may have from this gateway's client address,
-	// waiting or with a slot; one more is refused with status 429. 0: no limit.
+	// Tickets is how many tickets one client may have from this client address; one more
+	// gets 429. 0: no limit.
 	Tickets int `yaml:"tickets"`
 }
 
-// Health says when one of a pool's upstreams is unhealthy: then it gets no requests while
-// another one can serve them. Refused and broken connections count as failures, with active
-// checks and without.
+// Health says when an upstream is unhealthy: it gets no requests while another can
+// serve them. Refused and broken connections count as failures.
 type Health struct {
 	// Path is requested with GET by active checks; a status of 200 to 399 is good. Empty:
 	// no active checks.
 	Path string `yaml:"path"`
-	// Interval is the time between two checks. Without active checks it is the time after
-	// which an unhealthy upstream is tried again.
+	// Interval is the time between two checks; without checks, until an unhealthy
+	// upstream is tried again.
 	Interval time.Duration `yaml:"interval"`
 	// Timeout of a check; more than zero.
 	Timeout time.Duration `yaml:"timeout"`
-	// UnhealthyAfter is how many failures in a row make an upstream unhealthy: failures of
-	// checks, or of requests if there are no checks.
+	// UnhealthyAfter is how many failures in a row, of checks, or of requests without
+	// checks.
 	UnhealthyAfter int `yaml:"unhealthy_after"`
-	// HealthyAfter is how many good checks in a row make it healthy again.
+	// HealthyAfter is how many good checks in a row.
 	HealthyAfter int `yaml:"healthy_after"`
-	// SlowStart is how long an upstream that is healthy again, or new beside others, takes
-	// to reach its whole share; it begins with a tenth. 0: no time.
+	// SlowStart is how long an upstream that is healthy again, or new beside others,
+	// takes to its whole share, from a tenth.
 	SlowStart time.Duration `yaml:"slow_start"`
 }
 
@@ -133,15 +124,14 @@ type Health struct {
 type Hold struct {
 	// Max is how long a request may take, even if bytes move.
 	Max time.Duration `yaml:"max"`
-	// Idle is how long a request may go without a byte in either direction: the upstream is
-	// silent, or the client neither reads nor sends. Upgraded connections (WebSocket)
-	// count, too. In a pool with tcp upstreams only the default is 10m.
+	// Idle is how long no byte may move in either direction, also of upgraded
+	// connections. In a pool with tcp upstreams only the default is 10m.
 	Idle time.Duration `yaml:"idle"`
-	// MinUpload is how many bytes per second of a request's body a client must send, on
-	// average over hold.idle, or over 10 s without it. 0: no limit.
+	// MinUpload is how many bytes per second of a body a client must send, on average
+	// over hold.idle, or 10 s without it. 0: no limit.
 	MinUpload int `yaml:"min_upload"`
-	// MinDownload is how many bytes per second of an answer a client must read, over the
-	// same time. Time in which the upstream sends too little does not count. 0: no limit.
+	// MinDownload is how many bytes per second of an answer a client must read; time in
+	// which the upstream sends too little does not count. 0: no limit.
 	MinDownload int `yaml:"min_download"`
 }
 
@@ -149,24 +139,21 @@ type Hold struct {
 type Transport struct {
 	// DialTimeout is how long it may take to open a connection; more than zero.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
-	// ResponseHeaderTimeout is how long the upstream may take to send the answer's header;
-	// 0: no limit. The default is less if hold.idle is: five sixths of that.
+	// ResponseHeaderTimeout is how long the upstream may take to send the answer's
+	// header; 0: no limit. The default is at most five sixths of hold.idle.
 	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
-	// IdleTimeout is how long an unused connection stays open; more than zero. Make it
-	// shorter than the upstream's own.
+	// IdleTimeout is how long an unused connection stays open: shorter than the
+	// upstream's own.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// Resolve is how long the addresses of an upstream's name, or its SRV records, count.
-	// Then the gateway looks the name up again, and sends no further request over
-	// connections to addresses that the name no longer has. While the look-up fails or
-	// finds nothing, the known addresses and servers stay in use. An SRV record with the
-	// target "." says that there is no service: its servers get no further request, at
-	// once. 0: only new connections follow a change, and SRV records are looked up once.
+	// Resolve is how long the addresses of an upstream's name, or its SRV records, count
+	// before the next look-up. Connections to addresses that are gone get no further
+	// request. If it fails, what was known stays. 0: only new connections follow a
+	// change, and SRV records are looked up once.
 	Resolve time.Duration `yaml:"resolve"`
 	// Host is the Host that the requests are sent with. Empty: the client's.
 	Host string      `yaml:"host"`
 	TLS  UpstreamTLS `yaml:"tls"`
-	// ProxyProtocol is the version of the PROXY header, which names the client, at the
-	// beginning of each connection to a tcp upstream: v1, v2 or none.
+	// ProxyProtocol is the version of the PROXY header to tcp upstreams.
 	ProxyProtocol ProxyProtocol `yaml:"proxy_protocol"`
 }
 

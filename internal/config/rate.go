@@ -79,17 +79,15 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%dB/s", int64(r))
 }
 
-// Rates limits how many bytes per second a pool moves: in the bodies of requests and
-// answers, and in connections that carry no HTTP.
+// Rates limits how many bytes per second move in bodies of requests and answers, and in
+// TCP connections. 0: no limit.
 type Rates struct {
-	// Down is how many bytes per second all gateways together send from the upstreams to
-	// clients, such as 100MiB/s, 25MB/s or 800Mbit/s. 0: no limit. It is the rate of a new
-	// pool; later the rate that the cluster has agreed on counts.
+	// Down is what all gateways together send to clients, such as 100MiB/s, 25MB/s or
+	// 800Mbit/s.
 	Down Rate `yaml:"down"`
-	// Up is the same in the other direction, from clients to the upstreams.
+	// Up is the same from clients to the upstreams.
 	Up Rate `yaml:"up"`
-	// PerRequest is how many bytes per second one request may move in either direction. 0:
-	// no limit.
+	// PerRequest is what one request may move in either direction.
 	PerRequest Rate `yaml:"per_request"`
 }
 

@@ -149,9 +149,30 @@ func (c comments) group(name, key string, entry bool) string {
 	doc := strings.Join(strings.Fields(c["."+name]), " ")
 	subject := "`" + key + "`"
 	if entry {
-		subject = "A " + strings.ToLower(name)
+		subject = article(words(name))
 	}
 	return subject + strings.TrimPrefix(doc, name)
+}
+
+// words are those of a Go name in camel case.
+func words(name string) string {
+	return strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(name, "$1 $2"))
+}
+
+// article returns a noun behind A or An.
+func article(noun string) string {
+	if strings.Contains("aeio", noun[:1]) {
+		return "An " + noun
+	}
+	return "A " + noun
+}
+
+// plural returns the plural of a noun.
+func plural(noun string) string {
+	if strings.HasSuffix(noun, "s") {
+		return noun + "es"
+	}
+	return noun + "s"
 }
 
 // valueType names the type of a value, and the words that it knows.
@@ -173,7 +194,7 @@ func valueType(path string, t reflect.Type) (name string, words []string) {
 		return "text", nil
 	case kindList:
 		inner, _ := valueType("", t.Elem())
-		return "list of " + inner + "s", nil
+		return "list of " + plural(inner), nil
 	case kindParsed:
 		name, _, _ = strings.Cut(parsedTypes[t], ", such as")
 		return strings.TrimPrefix(strings.TrimPrefix(name, "an "), "a "), nil
@@ -229,32 +250,22 @@ func flags(t *testing.T) map[string]string {
 
 const referenceHead = `# Configuration
 
-One YAML file, read by ` + "`kgate serve -c FILE`" + `. Every key has a default, except a pool's name and k. An unknown
-key is an error that names the nearest known one; ` + "`kgate check -c FILE`" + ` tells every error at once. A flag wins over an environment
-variable (--listen-http: KGATE_LISTEN_HTTP), a variable over the file, and the file over the default; ` + "`kgate check -c FILE --print`" + ` shows what
-then holds. Durations have a unit: 500ms, 60s, 5m, 1h30m.
+One YAML file: ` + "`kgate serve -c FILE`" + `. Check it before it is used, with all errors at once: ` + "`kgate check -c FILE`" + `; ` + "`--print`" + ` shows what then holds.
+Then ` + "`kgate reload`" + ` or ` + "`systemctl reload kgate`" + `.
 
-This page is made from the code: ` + "`go generate ./internal/config`" + `.
+Every key has a default, except a pool's name and k. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over
+the file, and the file over the default. Durations have a unit: 500ms, 60s, 5m, 1h30m. This page is made from the code.
 
-## Changing it
+A change counts with the reload, unless the key says
 
-On SIGHUP (` + "`systemctl reload kgate`" + `) a gateway reads its file again. What has changed is in the log, key by key. Requests that
-wait keep their places and the bounds they came under; those in flight keep their connections. A file with an error changes
-nothing, and the log says what is wrong with it. The column *counts* says when a change does:
+- *restart*: when the gateway is started again, one after the other ([upgrading](upgrading.md));
+- *new pool*: when the cluster has no pool of that name yet. Later what the gateways have agreed on counts; ` + "`kgate pool set NAME --k N`" + ` changes k.
 
-| counts | |
-|---|---|
-| reload | with SIGHUP |
-| restart | when the gateway is started again: one after the other, see [Upgrading](upgrading.md) |
-| new pool | when the cluster has no pool of that name yet. Later the gateways hold to what they have agreed on; ` + "`kgate pool set NAME --k N`" + ` changes k |
+Requests that wait keep their places and the bounds they came under; those in flight keep their connections. A file with an error changes nothing. A new pool
+is proposed to the cluster; one that is gone is not served here any more, and stays in the cluster. Changed certificates and keys are read by
+themselves (` + "`listen.tls`" + `), or with the reload (` + "`transport.tls`" + `).
 
-A pool that is new in the file is proposed to the cluster with the reload; one that is gone is not served here any more, and
-stays in the cluster. Changed certificates and keys are read again by themselves (` + "`listen.tls`" + `), or with the reload
-(` + "`transport.tls`" + `).
-
-## In an editor
-
-` + "`kgate check --schema > kgate.schema.json`" + ` writes the JSON Schema. With a YAML language server, the first line of the file is then
+In an editor with a YAML language server: ` + "`kgate check --schema > kgate.schema.json`" + `, and as the first line of the file
 
 ` + "```yaml\n# yaml-language-server: $schema=kgate.schema.json\n```\n"
 
@@ -262,23 +273,43 @@ stays in the cluster. Changed certificates and keys are read again by themselves
 func referencePage(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString(referenceHead)
-	flag := flags(t)
+	flag, shown := flags(t), make(map[reflect.Type]string)
 	for _, group := range newReference(t).groups() {
 		title := "`" + group.path + "`"
 		if group.path == "" {
 			title = "Top level"
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n", title)
-		if group.doc != "" {
-			b.WriteString(group.doc + "\n\n")
-		}
-		b.WriteString("| key | | default | counts | |\n|---|---|---|---|---|\n")
-		for _, key := range group.below {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", key.name, key.typeText(), key.defaultText(), key.counts(), key.docText(flag[key.path]))
+		if same := shown[group.keys()]; same != "" {
+			fmt.Fprintf(&b, "The keys of `%s`.\n", same)
+		} else {
+			group.write(&b, flag)
+			shown[group.keys()] = group.path
 		}
 		writeExamples(t, &b, group.path)
 	}
 	return b.String()
+}
+
+// keys is the type that declares the keys of a group.
+func (r *reference) keys() reflect.Type {
+	if r.list() {
+		return r.typ.Elem()
+	}
+	return r.typ
+}
+
+// write writes what a group is for, and the keys that are no groups themselves.
+func (r *reference) write(b *strings.Builder, flag map[string]string) {
+	if r.doc != "" {
+		b.WriteString(r.doc + "\n\n")
+	}
+	b.WriteString("| key | value | |\n|---|---|---|\n")
+	for _, key := range r.below {
+		if len(key.below) == 0 {
+			fmt.Fprintf(b, "| `%s` | %s | %s |\n", key.name, key.valueText(), key.docText(flag[key.path]))
+		}
+	}
 }
 
 // examples are shown below the keys that they are about. Package main of cmd/kgate runs
@@ -330,41 +361,35 @@ func TestShownExamples(t *testing.T) {
 	}
 }
 
-func (r *reference) typeText() string {
-	if len(r.below) > 0 {
-		if r.list() {
-			return "list of keys"
-		}
-		return "keys"
-	}
+// valueText names the type of a value, and its default if that is not nothing.
+func (r *reference) valueText() string {
 	name, _ := valueType(r.path, r.typ)
-	return name
+	switch text := r.defaultText(); text {
+	case "required":
+		return name + ", required"
+	case "", "false":
+		return name
+	default:
+		return name + ": `" + text + "`"
+	}
 }
 
 func (r *reference) defaultText() string {
 	switch text := show(r.std); {
-	case len(r.below) > 0:
-		return ""
 	case slices.Contains([]string{"pools[].name", "pools[].k"}, r.path):
 		return "required"
 	case text == `""` || text == "[]" || text == "none":
 		return ""
 	default:
-		return "`" + text + "`"
+		return text
 	}
 }
 
-func (r *reference) counts() string {
-	if len(r.below) > 0 {
-		return ""
-	}
-	return string(effectOf(r.path))
-}
-
+// docText is what is written about a key, with when a change counts and its flag.
 func (r *reference) docText(flag string) string {
 	doc := r.doc
-	if len(r.below) > 0 {
-		doc = "See below."
+	if effect := effectOf(r.path); effect != EffectReload {
+		doc += " *" + string(effect) + "*"
 	}
 	if flag != "" {
 		doc += " `" + flag + "`"
