@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/tcpstate"
 	"github.com/kgate/kgate/proxy/upstream"
 )
@@ -78,8 +79,9 @@ func (ex *exchange) try(r *http.Request, u *backend) {
 	}
 	if err != nil {
 		ex.upstreamFailed(r, err)
-	} else if res.ProtoMajor == 1 { // of HTTP/2, net/http may still look at it
-		recycle(out.Header)
+	} else if res.ProtoMajor == 1 { // of HTTP/2, net/http may still look at them
+		adapt.Recycle(out.Header)
+		adapt.Recycle(res.Header)
 	}
 }
 

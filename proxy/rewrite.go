@@ -8,11 +8,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/headeredit"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // removeNamed removes the fields that the values of Connection name.
@@ -41,18 +41,6 @@ func copyEndToEnd(to, from http.Header) {
 	}
 }
 
-// headers are empty headers to be used again.
-var headers = sync.Pool{New: func() any { return make(http.Header, 16) }}
-
-// recycle puts back a header that is no longer used.
-func recycle(h http.Header) {
-	const large = 64 // a map does not shrink
-	if len(h) <= large {
-		clear(h)
-		headers.Put(h)
-	}
-}
-
 // outgoing is the request for the upstream, and what the gateway adds to it. It is allocated on
 // admission: many requests wait.
 type outgoing struct {
@@ -77,7 +65,7 @@ func (o *outgoing) value(s string) []string {
 func (ex *exchange) outgoing(in *http.Request) *http.Request {
 	out := &ex.attempt.out.request
 	*out = *in.WithContext(&ex.ctx)
-	out.Header = headers.Get().(http.Header)
+	out.Header = adapt.NewHeader()
 	out.Close = false
 	out.Body = http.NoBody
 	if ex.body.ReadCloser != nil && in.ContentLength != 0 {

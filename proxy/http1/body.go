@@ -64,7 +64,8 @@ func (b *Body) Left() int64 {
 func (b *Body) Ended() bool { return b.in == nil || b.err == io.EOF } //nolint:errorlint // as it was set
 
 // Trailer returns the fields that came behind the last chunk; nil if there were none. They are
-// there when Read has returned io.EOF.
+// there when Read has returned io.EOF. Those by which a message is framed or routed are removed
+// (RFC 9110, section 6.5.1).
 func (b *Body) Trailer() *Head { return b.trailer }
 
 // Skip notes that n bytes of a body of known length were read from the connection itself.
@@ -244,16 +245,11 @@ func (b *Body) readTrailer(next []byte) (done bool, rule Rule) {
 	if n == 0 {
 		return false, 0
 	}
+	b.trailer = b.trailer.Clone()
 	for i := range b.trailer.fields {
 		if b.trailer.ID(i).isFraming() {
-			b.trailer = nil
-			return false, BadTrailer
+			b.trailer.Remove(i) // to be ignored, and nobody else shall have it
 		}
-	}
-	if b.trailer.Len() == 0 {
-		b.trailer = nil
-	} else {
-		b.trailer = b.trailer.Clone()
 	}
 	b.in.Discard(n)
 	b.err = io.EOF

@@ -66,9 +66,9 @@ var bodies = []struct {
 	{"3\r\nabc\r\n0\r\nX\r\n\r\n", "abc", "", NoColon},
 	{"3\r\nabc\r\n0\r\n X: y\r\n\r\n", "abc", "", FoldedLine},
 	{"3\r\nabc\r\n0\r\nX : y\r\n\r\n", "abc", "", SpaceBeforeColon},
-	{"3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n", "abc", "", BadTrailer},
-	{"3\r\nabc\r\n0\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n", "abc", "", BadTrailer},
-	{"3\r\nabc\r\n0\r\nHost: h\r\n\r\n", "abc", "", BadTrailer},
+	{"3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n", "abc", "", nil},
+	{"3\r\nabc\r\n0\r\nA: b\r\ntransfer-encoding: chunked\r\nHost: h\r\nTrailer: A\r\n\r\n", "abc", "A=b;", nil},
+	{"3\r\nabc\r\n0\r\nContent-Length : 5\r\n\r\n", "abc", "", SpaceBeforeColon},
 	{"3\r\nabc\r\n0\r\n" + strings.Repeat("A: b\r\n", 11) + "\r\n", "abc", "", TooManyFields},
 	{"3\r\nabc\r\n0\r\nA: " + strings.Repeat("b", 600) + "\r\n\r\n", "abc", "", TrailerTooLarge},
 }
@@ -133,6 +133,9 @@ func dumpTrailer(b *Body) string {
 	var s strings.Builder
 	if h := b.Trailer(); h != nil {
 		for i := range h.Len() {
+			if h.IsRemoved(i) {
+				continue
+			}
 			s.WriteString(string(h.Name(i)) + "=" + string(h.Value(i)) + ";")
 		}
 	}

@@ -39,18 +39,18 @@ func (h *Head) RequestFraming() (Framing, error) {
 // Fields that an answer without a body may not have, such as Transfer-Encoding with status 204,
 // are judged like those of others, and say nothing: whoever takes them for more finds bytes
 // behind the head, and there must be none.
-func (h *Head) ResponseFraming(method []byte) (Framing, error) {
+func (h *Head) ResponseFraming(method string) (Framing, error) {
 	f, rule := h.framing()
 	if rule != 0 {
 		return Framing{}, rule
 	}
 	status := h.first.status
 	switch {
-	case status == 101, string(method) == "CONNECT" && status >= 200 && status < 300:
+	case status == 101, method == "CONNECT" && status >= 200 && status < 300:
 		return Framing{Kind: Tunnel}, nil
 	case status < 200, status == 204:
 		return Framing{Kind: None, Persists: f.Persists}, nil
-	case string(method) == "HEAD", status == 304:
+	case method == "HEAD", status == 304:
 		f.Kind = None
 		return f, nil
 	case f.Kind == None && !f.Sized:
@@ -74,7 +74,10 @@ func (h *Head) framing() (Framing, Rule) {
 		return f, CodingInHTTP10
 	case coding >= 0:
 		f.Kind = Chunked
-		return f, judgeCoding(h.Value(coding))
+		if rule := judgeCoding(h.Value(coding)); rule != 0 {
+			return f, rule
+		}
+		return f, h.judgeAnnounced()
 	case length >= 0 && h.next(ContentLength, length+1) >= 0:
 		return f, ManyLengths
 	case length >= 0:
@@ -128,6 +131,19 @@ func judgeCoding(value []byte) Rule {
 		return UnknownCoding
 	}
 	return BadCoding
+}
+
+// judgeAnnounced refuses a trailer that is to frame the message, or to say whom it is for.
+func (h *Head) judgeAnnounced() Rule {
+	if h.Find(Trailer) < 0 {
+		return 0
+	}
+	for id := Other + 1; id < ids; id++ {
+		if id.isFraming() && h.HasToken(Trailer, id.String()) {
+			return BadTrailer
+		}
+	}
+	return 0
 }
 
 // parseLength parses a length. Other than shortest forms there are none: some read 010 as 8.

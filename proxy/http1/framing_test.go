@@ -42,6 +42,11 @@ var framings = []struct {
 	{1, "Transfer-Encoding: chunked \r\n", chunks, chunks, 0},
 	{1, "Transfer_Encoding: chunked\r\nContent_Length: 3\r\n", none, untilEnd, 0}, // other names
 
+	{1, "Trailer: Content-Length\r\n", none, untilEnd, 0}, // there is none
+	{1, "Transfer-Encoding: chunked\r\nTrailer: X-Sum, Contents\r\n", chunks, chunks, 0},
+
+	{rule: BadTrailer, minor: 1, lines: "Transfer-Encoding: chunked\r\nTrailer: X-Sum, content-length\r\n"},
+	{rule: BadTrailer, minor: 1, lines: "Transfer-Encoding: chunked\r\nTrailer: Trailer\r\n"},
 	{rule: LengthAndCoding, minor: 1, lines: "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"},
 	{rule: LengthAndCoding, minor: 1, lines: "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n"},
 	{rule: LengthAndCoding, minor: 1, lines: "Transfer-Encoding: xchunked\r\nContent-Length: 3\r\n"},
@@ -94,7 +99,7 @@ func TestFraming(t *testing.T) {
 		if f, err := request.RequestFraming(); f != c.request || ruleOf(err) != c.rule {
 			t.Errorf("HTTP/1.%d, %q: a request has %+v, %v, want %+v, %v", c.minor, c.lines, f, err, c.request, c.rule)
 		}
-		if f, err := answer.ResponseFraming([]byte("GET")); f != c.made || ruleOf(err) != c.rule {
+		if f, err := answer.ResponseFraming("GET"); f != c.made || ruleOf(err) != c.rule {
 			t.Errorf("HTTP/1.%d, %q: an answer has %+v, %v, want %+v, %v", c.minor, c.lines, f, err, c.made, c.rule)
 		}
 	}
@@ -136,7 +141,7 @@ func TestAnswersWithoutBody(t *testing.T) {
 		if n, err := h.Response(fmt.Appendf(nil, "HTTP/1.1 %d X\r\n%s\r\n", c.status, c.lines), roomy); n == 0 || err != nil {
 			t.Fatal(n, err)
 		}
-		if f, err := h.ResponseFraming([]byte(c.method)); f != c.want || ruleOf(err) != c.rule {
+		if f, err := h.ResponseFraming(c.method); f != c.want || ruleOf(err) != c.rule {
 			t.Errorf("%s, %d, %q: %+v, %v, want %+v, %v", c.method, c.status, c.lines, f, err, c.want, c.rule)
 		}
 	}

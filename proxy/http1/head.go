@@ -334,6 +334,12 @@ func (h *Head) ValueIn(text string, i int) string {
 	return text[s.begin:s.end]
 }
 
+// StatusIn returns an answer's status and its reason phrase as a part of what Text has returned.
+func (h *Head) StatusIn(text string) string {
+	const begin, end = uint32(len("HTTP/1.1 ")), uint32(len("HTTP/1.1 200"))
+	return text[begin:max(end, h.first.reason.end)]
+}
+
 // Find returns the first field of a name, which is not Other and was not removed; -1: there is none.
 func (h *Head) Find(id ID) int { return h.next(id, 0) }
 

@@ -106,7 +106,7 @@ var ruleTexts = [rules]struct {
 	ChunkLineTooLong:  {text: "the line of a chunk is too long"},
 	BadChunkEnd:       {text: "a chunk does not end where its size says"},
 	TrailerTooLarge:   {text: "the trailer is too large", status: 431},
-	BadTrailer:        {text: "the trailer has a field by which a message is framed or routed"},
+	BadTrailer:        {text: "Trailer has the name of a field by which a message is framed or routed"},
 }
 
 // Error implements error.

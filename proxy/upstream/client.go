@@ -64,7 +64,7 @@ type Client struct {
 	mu       sync.Mutex
 	standing uint64             // of all connections
 	conns    map[*conn]struct{} // all that are open
-	idle     []*http1           // the longest unused first
+	idle     []*http1Conn       // the longest unused first
 	streams  []*http2           // that may take requests
 	sharing  *sharedDial        // nil if none is under way
 	speaksH2 bool               // the server chose HTTP/2 last
@@ -106,6 +106,9 @@ func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, er
 		return nil, cause(req.Context())
 	}
 	res, err := c.try(req, caller, false)
+	if err == nil {
+		return res, nil
+	}
 	var dead *deadError
 	if errors.As(err, &dead) && mayResend(req, dead) {
 		res, err = c.try(req, caller, true)

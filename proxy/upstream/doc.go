@@ -18,8 +18,8 @@
 //
 // The request is written and the answer read on the caller's goroutine
 // (http1.go). A second goroutine sends the request's body, if there is one
-// (upload.go), so that an early answer is seen at once. The answer is parsed by
-// http.ReadResponse.
+// (upload.go), so that an early answer is seen at once. Package http1 reads the
+// answer: what two readers could read in two ways is refused.
 //
 // A kept connection is looked at before it is used: one that the server has
 // closed, or on which it has said something unasked, is dropped. A server may

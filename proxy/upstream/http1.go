@@ -1,94 +1,84 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"time"
 
-	"github.com/kgate/kgate/internal/httphead"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// trailerSize is the size of a connection's buffer: net/http takes trailers that fit.
-const trailerSize = 16 << 10
+// maxFields is how many fields an answer's header may have.
+const maxFields = 1000
+
+// trailerLimits are those of the trailer of an answer.
+var trailerLimits = http1.Limits{Bytes: 16 << 10, Fields: maxFields}
 
 // maxKeptHeader is the largest buffer for a request's header that a connection
 // keeps.
 const maxKeptHeader = 16 << 10
 
-var (
-	errHeaderTooLarge = errors.New("upstream: the header of the answer is too large")
-	errUnasked        = errors.New("upstream: an answer came before the server had the request")
-	errCodedIn10      = errors.New("upstream: the answer is of HTTP/1.0 and has Transfer-Encoding: nobody knows where it ends")
-)
+var errUnasked = errors.New("upstream: an answer came before the server had the request")
 
-// http1 is a connection that speaks HTTP/1.1. One exchange at a time owns it,
+// http1Conn is a connection that speaks HTTP/1.1. One exchange at a time owns it,
 // until it is kept for the next or closed.
-type http1 struct {
+type http1Conn struct {
 	cfg    *Config
 	raw    *conn
-	stream net.Conn     // raw, or TLS over it
-	keep   func(*http1) // takes it back when it can be used again
+	stream net.Conn         // raw, or TLS over it
+	keep   func(*http1Conn) // takes it back when it can be used again
 	header headerWait
 	probe  probe
-	br     *bufio.Reader
-	out    []byte    // the request's header, before it is written
-	names  []string  // of its fields, while they are sorted
-	since  time.Time // when it was kept
+	in     http1.Input
+	head   http1.Head // of the answer that is read
+	out    []byte     // the request's header, before it is written
+	names  []string   // of its fields, while they are sorted
+	target []byte     // its target
+	since  time.Time  // when it was kept
 	reused bool
 	unsure bool // the server speaks HTTP/2, and has not said that it speaks HTTP/1.1, too
 
 	// Of the exchange.
-	allowed int64 // bytes of header that may still be read; negative: no bound
-	began   bool  // a byte of the answer has been read
-	unasked bool  // it had come before the server could have the request
-	head    httphead.Scan
+	began   bool // a byte of the answer has been read
+	unasked bool // it had come before the server could have the request
 	upload  *upload
 	ctx     Context     // the request's, if it is one; else nil
 	stop    func() bool // stops watching another context
 }
 
-func newHTTP1(cfg *Config, raw *conn, stream net.Conn, keep func(*http1)) *http1 {
-	h := &http1{cfg: cfg, raw: raw, stream: stream, keep: keep, allowed: -1}
+func newHTTP1(cfg *Config, raw *conn, stream net.Conn, keep func(*http1Conn)) *http1Conn {
+	h := &http1Conn{cfg: cfg, raw: raw, stream: stream, keep: keep}
 	h.header = headerWait{stream, cfg.ResponseHeaderTimeout}
-	h.br = bufio.NewReaderSize(h, trailerSize)
+	h.in.Reset(h, max(cfg.MaxHeaderBytes, trailerLimits.Bytes))
 	h.probe.of(raw.Conn)
 	return h
 }
 
-// Read reads from the server for br.
-func (h *http1) Read(p []byte) (int, error) {
-	if h.allowed == 0 {
-		return 0, errHeaderTooLarge
-	}
-	if h.allowed > 0 && int64(len(p)) > h.allowed {
-		p = p[:h.allowed]
-	}
+// Read reads from the server for in.
+func (h *http1Conn) Read(p []byte) (int, error) {
 	n, err := h.stream.Read(p)
-	if h.allowed > 0 {
-		h.allowed -= int64(n)
-	}
 	if n > 0 && !h.began {
 		h.began = true
-		h.unasked = h.reused && h.upload == nil && !tcpstate.IsDelivered(h.raw.Conn)
+		h.unasked = h.reused && h.upload == nil && h.probe.waits() && !tcpstate.IsDelivered(h.raw.Conn)
 	}
-	h.head.Read(p[:n])
 	return n, err
 }
 
 // stale reports whether a kept connection is no longer usable: the server has
 // closed it, or sent something unasked.
-func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() }
+func (h *http1Conn) stale() bool { return h.in.Len() > 0 || h.probe.readable() }
 
 // hasMore reports whether TLS has read more of the server than was asked for. Below TLS that
 // does not show.
-func (h *http1) hasMore() bool {
+func (h *http1Conn) hasMore() bool {
 	if h.stream == net.Conn(h.raw) {
 		return false
 	}
@@ -100,16 +90,16 @@ func (h *http1) hasMore() bool {
 }
 
 // own implements exchanger.
-func (h *http1) own() net.Conn { return h.raw.Conn }
+func (h *http1Conn) own() net.Conn { return h.raw.Conn }
 
 // unused implements exchanger.
-func (h *http1) unused() { h.keep(h) }
+func (h *http1Conn) unused() { h.keep(h) }
 
 // goodbyeTimeout bounds the close_notify of TLS. Crypto/tls waits for up to 5 s.
 const goodbyeTimeout = time.Second
 
 // hangUp closes a connection between two exchanges, after a close_notify with TLS.
-func (h *http1) hangUp() {
+func (h *http1Conn) hangUp() {
 	if h.stream != net.Conn(h.raw) {
 		late := time.AfterFunc(goodbyeTimeout, h.raw.reset)
 		_ = h.stream.Close()
@@ -119,7 +109,7 @@ func (h *http1) hangUp() {
 }
 
 // roundTrip implements exchanger.
-func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
+func (h *http1Conn) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
 	var err error
 	if h.out, err = h.appendRequest(h.out[:0], req); err != nil {
 		h.unused()
@@ -128,7 +118,6 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	h.raw.holdBack(caller)
 	h.raw.sender, _ = caller.(Bounded)
 	h.began, h.unasked, h.upload = false, false, nil
-	h.head.Reset()
 	h.attach(req.Context())
 	res, err := h.exchange(req, caller)
 	if err != nil {
@@ -157,7 +146,7 @@ func (b breaker) Close() error {
 }
 
 // attach breaks the exchange off when ctx ends.
-func (h *http1) attach(ctx context.Context) {
+func (h *http1Conn) attach(ctx context.Context) {
 	if h.ctx, _ = ctx.(Context); h.ctx != nil {
 		h.ctx.Attach(breaker{h.raw})
 		return
@@ -166,7 +155,7 @@ func (h *http1) attach(ctx context.Context) {
 }
 
 // detach undoes attach. It reports false if the connection is closed or about to be.
-func (h *http1) detach() bool {
+func (h *http1Conn) detach() bool {
 	if h.ctx != nil {
 		return h.ctx.Detach()
 	}
@@ -174,7 +163,7 @@ func (h *http1) detach() bool {
 }
 
 // exchange writes the request and reads the answer's header.
-func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, error) {
+func (h *http1Conn) exchange(req *http.Request, caller Caller) (*http.Response, error) {
 	_, err := h.stream.Write(h.out)
 	if cap(h.out) > maxKeptHeader {
 		h.out = nil
@@ -189,53 +178,72 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 		h.header.begin()
 	}
 	for {
-		h.allowed = max(0, int64(h.cfg.MaxHeaderBytes-h.br.Buffered()))
-		res, err := http.ReadResponse(h.br, req)
-		h.allowed = -1
-		if err != nil {
+		if err := h.readHead(); err != nil {
 			return nil, err
 		}
+		framing, err := h.head.ResponseFraming(req.Method)
+		if err != nil {
+			return nil, badAnswer(err)
+		}
+		status := h.head.Status()
 		switch {
 		case h.unasked:
 			return nil, errUnasked
-		case !res.ProtoAtLeast(1, 1) && h.head.Coded(): // net/http does not mind
-			return nil, errCodedIn10
-		case res.StatusCode < 100:
-			return nil, fmt.Errorf("upstream: the answer has status %d", res.StatusCode)
-		case res.StatusCode == http.StatusSwitchingProtocols:
+		case framing.Kind == http1.Tunnel:
 			h.gotHeader()
 			if h.upload != nil && !h.upload.awaitWhole(req.Context()) {
 				return nil, errEarlySwitch
 			}
+			res := newAnswer(h, req, caller, framing)
 			res.Body = h.tunnel(caller)
 			return res, nil
-		case res.StatusCode < 200:
-			next, _ := h.br.Peek(h.br.Buffered())
-			h.head.Reset()
-			h.head.Read(next)
-			if h.upload != nil && res.StatusCode == http.StatusContinue {
+		case status < 200:
+			if h.upload != nil && status == http.StatusContinue {
 				h.upload.begin()
 			}
-			if err := caller.Informational(res.StatusCode, res.Header); err != nil {
+			if err := caller.Informational(status, adapt.Header(&h.head)); err != nil {
 				return nil, err
 			}
 		default:
 			h.gotHeader()
-			res.Body = &answer{ReadCloser: res.Body, http1: h, caller: caller, closes: res.Close || h.head.Coded() && h.head.Sized()}
-			return res, nil
+			return newAnswer(h, req, caller, framing), nil
+		}
+	}
+}
+
+// badAnswer says by which rule an answer was refused.
+func badAnswer(err error) error { return fmt.Errorf("upstream: the answer is malformed: %w", err) }
+
+// readHead reads the head of the next answer.
+func (h *http1Conn) readHead() error {
+	h.head.Reset()
+	for {
+		n, err := h.head.Response(h.in.Buffered(), http1.Limits{Bytes: h.cfg.MaxHeaderBytes, Fields: maxFields})
+		switch {
+		case err != nil:
+			return badAnswer(err)
+		case n > 0:
+			h.in.Discard(n) // its bytes stay until more is read
+			return nil
+		}
+		if err := h.in.Fill(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return io.ErrUnexpectedEOF
+			}
+			return err
 		}
 	}
 }
 
 // tunnel returns the connection, which continues in another protocol.
-func (h *http1) tunnel(caller Caller) *Tunnel {
-	early, _ := h.br.Peek(h.br.Buffered())
+func (h *http1Conn) tunnel(caller Caller) *Tunnel {
+	early := h.in.Buffered()           // which stays: nothing else is read through in
 	_ = h.raw.reads.Settle(h.raw.Conn) // its user reads from the socket
 	return &Tunnel{raw: h.raw, stream: h.stream, early: early, release: func() { h.release(caller) }}
 }
 
 // gotHeader stops ResponseHeaderTimeout.
-func (h *http1) gotHeader() {
+func (h *http1Conn) gotHeader() {
 	if h.upload != nil {
 		h.upload.answered()
 	} else {
@@ -244,7 +252,7 @@ func (h *http1) gotHeader() {
 }
 
 // fail ends an exchange that has no answer, and returns why.
-func (h *http1) fail(req *http.Request, caller Caller, err error) error {
+func (h *http1Conn) fail(req *http.Request, caller Caller, err error) error {
 	defer h.abandon(caller) // which ends the body: what that leads to is not why
 	if h.upload != nil {
 		if own := h.upload.failure(); own != nil {
@@ -259,13 +267,13 @@ func (h *http1) fail(req *http.Request, caller Caller, err error) error {
 
 // abandon breaks an exchange off as breaker does: the server must know before the
 // slot is free.
-func (h *http1) abandon(caller Caller) {
+func (h *http1Conn) abandon(caller Caller) {
 	h.raw.reset()
 	h.release(caller)
 }
 
 // release ends the upload of an exchange whose connection is closed.
-func (h *http1) release(caller Caller) {
+func (h *http1Conn) release(caller Caller) {
 	h.detach()
 	if h.upload != nil {
 		h.upload.end(caller)
@@ -273,10 +281,10 @@ func (h *http1) release(caller Caller) {
 }
 
 // finish ends an exchange whose answer has been read to its end.
-func (h *http1) finish(caller Caller, closes bool) {
+func (h *http1Conn) finish(caller Caller, closes bool) {
 	// What comes before its request is whole may be the answer to another one.
 	upload := h.upload != nil && (h.upload.isEarly() || !h.upload.isWhole())
-	if closes || upload || h.br.Buffered() > 0 || h.hasMore() || !h.detach() {
+	if closes || upload || h.in.Len() > 0 || h.hasMore() || !h.detach() {
 		if h.detach() {
 			_ = h.raw.Close() // the answer was whole: the server need not hear of a failure
 		} else {
@@ -287,16 +295,27 @@ func (h *http1) finish(caller Caller, closes bool) {
 	}
 	h.upload, h.ctx, h.stop, h.raw.sender = nil, nil, nil, nil // a kept connection keeps nothing of the exchange
 	h.unsure = false
+	h.in.Release()
 	h.keep(h)
 }
 
-// answer is the body of an answer.
+// answer is an answer over HTTP/1.1, and its body.
 type answer struct {
-	io.ReadCloser // never closed: it would read to the end
-	http1         *http1
-	caller        Caller
-	closes        bool // the connection ends with it
-	ended         bool
+	res    http.Response
+	framed http1.Body
+	empty  bool // it has no body
+	http1  *http1Conn
+	caller Caller
+	ended  bool
+}
+
+// newAnswer returns the answer whose head has been read.
+func newAnswer(h *http1Conn, req *http.Request, caller Caller, f http1.Framing) *http.Response {
+	a := &answer{http1: h, caller: caller, empty: f.Kind == http1.None}
+	adapt.Response(&a.res, &h.head, f)
+	a.framed.Reset(&h.in, f, trailerLimits)
+	a.res.Request, a.res.Body = req, a
+	return &a.res
 }
 
 // Read implements io.Reader. At its end the exchange is over.
@@ -304,12 +323,30 @@ func (a *answer) Read(p []byte) (int, error) {
 	if a.ended {
 		return 0, io.EOF
 	}
-	n, err := a.ReadCloser.Read(p)
+	n, err := a.framed.Read(p)
 	if errors.Is(err, io.EOF) {
-		a.ended = true
-		a.http1.finish(a.caller, a.closes)
+		a.takeTrailer()
+		a.end()
 	}
 	return n, err
+}
+
+// takeTrailer fills in what came behind the body.
+func (a *answer) takeTrailer() {
+	h := a.framed.Trailer()
+	if h == nil {
+		return
+	}
+	if a.res.Trailer == nil {
+		a.res.Trailer = make(http.Header)
+	}
+	maps.Copy(a.res.Trailer, adapt.Header(h))
+}
+
+// end ends the exchange, whose answer has been read to its end.
+func (a *answer) end() {
+	a.ended = true
+	a.http1.finish(a.caller, a.res.Close)
 }
 
 // Splice copies the next n bytes of the body from the connection itself to w, so that the
@@ -319,37 +356,36 @@ func (a *answer) Read(p []byte) (int, error) {
 func (a *answer) Splice(w io.ReaderFrom, n int64, last bool) (int64, error) {
 	h := a.http1
 	inTheClear := h.stream == net.Conn(h.raw)
-	if a.ended || a.ReadCloser == http.NoBody || !inTheClear || h.br.Buffered() > 0 {
+	if a.ended || n > a.framed.Left() || !inTheClear || h.in.Len() > 0 {
 		return 0, errors.ErrUnsupported
 	}
 	if err := h.raw.reads.Settle(h.raw.Conn); err != nil {
 		return 0, err
 	}
 	copied, err := w.ReadFrom(&io.LimitedReader{R: h.raw.Conn, N: n})
+	a.framed.Skip(copied)
 	switch {
 	case err != nil:
 		return copied, err
 	case copied < n:
 		return copied, io.ErrUnexpectedEOF
 	case last:
-		a.ended = true
-		h.finish(a.caller, a.closes)
+		a.end()
 	}
 	return copied, nil
 }
 
 // Ready reports whether some of the body has been read from the connection.
-func (a *answer) Ready() bool { return !a.ended && a.http1.br.Buffered() > 0 }
+func (a *answer) Ready() bool { return !a.ended && a.http1.in.Len() > 0 }
 
 // Close implements io.Closer.
 func (a *answer) Close() error {
-	if a.ended {
-		return nil
-	}
-	a.ended = true
-	if a.ReadCloser == http.NoBody {
-		a.http1.finish(a.caller, a.closes)
-	} else {
+	switch {
+	case a.ended:
+	case a.empty:
+		a.end()
+	default:
+		a.ended = true
 		a.http1.abandon(a.caller)
 	}
 	return nil

@@ -96,7 +96,7 @@ func (c *Client) kept(upgrade bool) exchanger {
 }
 
 // keep takes a connection back that can be used again.
-func (c *Client) keep(h *http1) {
+func (c *Client) keep(h *http1Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, open := c.conns[h.raw]; !open {
@@ -114,7 +114,7 @@ func (c *Client) keep(h *http1) {
 }
 
 // expired reports whether a connection has been kept unused for too long.
-func (c *Client) expired(h *http1) bool {
+func (c *Client) expired(h *http1Conn) bool {
 	return c.cfg.IdleTimeout > 0 && time.Since(h.since) >= c.cfg.IdleTimeout
 }
 
@@ -129,8 +129,8 @@ func (c *Client) sweepAfter() time.Duration {
 // closed.
 func (c *Client) sweep() {
 	c.mu.Lock()
-	var drop []*http1
-	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool {
+	var drop []*http1Conn
+	c.idle = slices.DeleteFunc(c.idle, func(h *http1Conn) bool {
 		if c.expired(h) || h.stale() {
 			drop = append(drop, h)
 			return true
@@ -160,7 +160,7 @@ func (c *Client) forget(gone *conn) {
 		}
 		return false
 	})
-	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool { return h.raw == gone })
+	c.idle = slices.DeleteFunc(c.idle, func(h *http1Conn) bool { return h.raw == gone })
 }
 
 // CloseIdle closes the connections that no request uses, and each of the others when

@@ -15,6 +15,9 @@ type probe struct {
 	raw  syscall.RawConn
 	look func(fd uintptr)
 	fds  [1]unix.PollFd
+
+	count   func(fd uintptr)
+	unacked int // bytes
 }
 
 // of prepares to look at conn.

@@ -55,8 +55,8 @@ func (c *Client) lookUp(name string) {
 	if err == nil && len(found) > 0 {
 		c.addrs.known = found
 	}
-	var moved []*http1
-	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool {
+	var moved []*http1Conn
+	c.idle = slices.DeleteFunc(c.idle, func(h *http1Conn) bool {
 		if c.movedLocked(h.raw) {
 			moved = append(moved, h)
 			return true

@@ -7,13 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -48,7 +49,7 @@ func (w headerWait) end() {
 
 // upload sends a request's body while the answer is awaited.
 type upload struct {
-	http1    *http1
+	conn     *http1Conn
 	req      *http.Request
 	asked    chan struct{} // closed when the server wants the body; nil: it is sent at once
 	stop     chan struct{} // closed when the body is no longer wanted
@@ -65,8 +66,8 @@ type upload struct {
 	err    error
 }
 
-func newUpload(h *http1, req *http.Request, caller Caller) *upload {
-	u := &upload{http1: h, req: req, stop: make(chan struct{}), done: make(chan struct{})}
+func newUpload(h *http1Conn, req *http.Request, caller Caller) *upload {
+	u := &upload{conn: h, req: req, stop: make(chan struct{}), done: make(chan struct{})}
 	// A client that does not wait, or no longer waits, has sent some of the body already.
 	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") && !caller.Sends() {
 		u.asked = make(chan struct{})
@@ -94,7 +95,7 @@ func (u *upload) answered() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.header, u.early = true, !u.ending.Load()
-	u.http1.header.end()
+	u.conn.header.end()
 }
 
 // isEarly reports whether the answer's header came before the last piece was about to be sent.
@@ -138,7 +139,7 @@ func (u *upload) awaitWhole(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-look.C:
-			if tcpstate.HasEnded(u.http1.raw.Conn) {
+			if tcpstate.HasEnded(u.conn.raw.Conn) {
 				return u.isWhole()
 			}
 		}
@@ -182,15 +183,15 @@ func (u *upload) run() {
 	case err == nil:
 		u.whole = true
 		if !u.header {
-			u.http1.header.begin()
+			u.conn.header.begin()
 		}
 	case errors.Is(err, errServer):
 		if !u.header {
-			u.http1.header.begin()
+			u.conn.header.begin()
 		}
 	default:
 		u.err = err
-		u.http1.raw.reset() // the request is not whole: the server must not take it for that
+		u.conn.raw.reset() // the request is not whole: the server must not take it for that
 	}
 }
 
@@ -212,9 +213,7 @@ func (u *upload) mayBegin() bool {
 
 const (
 	uploadBufferSize = 32 << 10
-	// chunkHead is room for a chunk's size in hexadecimal and a line break.
-	chunkHead = 16
-	lineBreak = "\r\n"
+	lineBreak        = "\r\n"
 )
 
 var uploadBuffers = sync.Pool{New: func() any { return new([uploadBufferSize]byte) }}
@@ -228,7 +227,7 @@ func (u *upload) send() error {
 	chunked := isChunked(u.req)
 	left := u.req.ContentLength
 	for {
-		room := buf[chunkHead : len(buf)-len(lineBreak)]
+		room := buf[http1.ChunkRoom : len(buf)-http1.ChunkEnd]
 		n, err := u.req.Body.Read(room)
 		left -= int64(n)
 		for !chunked && left == 0 && err == nil {
@@ -246,7 +245,7 @@ func (u *upload) send() error {
 		if n > 0 {
 			piece := room[:n]
 			if chunked {
-				piece = chunk(buf, n)
+				piece = http1.FrameChunk(buf[:], n)
 			}
 			u.ending.Store(!chunked && left == 0)
 			if werr := u.write(piece); werr != nil {
@@ -266,33 +265,19 @@ func (u *upload) send() error {
 	}
 }
 
-// chunk puts size and line breaks around n bytes at chunkHead.
-func chunk(buf *[uploadBufferSize]byte, n int) []byte {
-	var digits [chunkHead]byte
-	head := append(strconv.AppendInt(digits[:0], int64(n), 16), lineBreak...)
-	begin := chunkHead - len(head)
-	copy(buf[begin:], head)
-	end := chunkHead + n
-	copy(buf[end:], lineBreak)
-	return buf[begin : end+len(lineBreak)]
-}
-
 // sendTrailer ends a body in chunks. The trailer's values are known by now.
 func (u *upload) sendTrailer() error {
 	u.ending.Store(true)
-	b := []byte("0\r\n")
-	var err error
-	for name, values := range u.req.Trailer {
-		if b, err = appendField(b, name, values); err != nil {
-			return err
-		}
+	b, _, err := adapt.AppendHeader([]byte(http1.LastChunk), u.req.Trailer, func(string) bool { return false }, nil)
+	if err != nil {
+		return invalid(err)
 	}
 	return u.write(append(b, lineBreak...))
 }
 
 // write sends a piece.
 func (u *upload) write(p []byte) error {
-	_, err := u.http1.stream.Write(p)
+	_, err := u.conn.stream.Write(p)
 	if err != nil && !errors.Is(err, ErrLapsed) {
 		return errServer
 	}

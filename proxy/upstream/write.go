@@ -1,13 +1,18 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // InvalidRequestError says why a request cannot be sent. Nothing of it has been
@@ -40,114 +45,93 @@ func (e *UpgradeError) Unwrap() error { return e.Err }
 // appendRequest appends the request line and the header (RFC 9112). How the body
 // is framed follows from req.ContentLength and req.Trailer alone, never from
 // fields of the header.
-func (h *http1) appendRequest(b []byte, req *http.Request) ([]byte, error) {
-	target := req.URL.RequestURI()
+func (h *http1Conn) appendRequest(b []byte, req *http.Request) ([]byte, error) {
 	host := req.Host
 	if host == "" {
 		host = req.URL.Host
 	}
-	switch {
-	case !isToken(req.Method):
-		return b, &InvalidRequestError{fmt.Sprintf("%q is not a method", req.Method)}
-	case hasControlOrSpace(target):
-		return b, &InvalidRequestError{fmt.Sprintf("the target %q has a control character", target)}
-	case !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, " /"):
-		return b, &InvalidRequestError{fmt.Sprintf("%q is not a host", host)}
+	h.target = appendTarget(h.target[:0], req.URL)
+	b, err := http1.AppendRequestLine(b, req.Method, h.target)
+	if err == nil {
+		b, err = http1.AppendHost(b, host)
 	}
-	b = append(b, req.Method...)
-	b = append(b, ' ')
-	b = append(b, target...)
-	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, host...)
-	b = append(b, "\r\n"...)
-	var err error
-	if b, err = appendFraming(b, req); err != nil {
-		return b, err
+	if err == nil {
+		b = framingOf(req).Append(b)
+		b, err = appendTrailerNames(b, req)
 	}
-	h.names = h.names[:0]
-	for name := range req.Header {
-		h.names = append(h.names, name)
+	if err == nil {
+		b, h.names, err = adapt.AppendHeader(b, req.Header, writtenElsewhere(req), h.names)
 	}
-	slices.Sort(h.names) // the same request always looks the same
-	for _, name := range h.names {
+	if err != nil {
+		return b, invalid(err)
+	}
+	return append(b, lineBreak...), nil
+}
+
+// appendTarget appends what u.RequestURI returns, and mostly needs no memory for it.
+func appendTarget(b []byte, u *url.URL) []byte {
+	if u.Opaque != "" {
+		return append(b, u.RequestURI()...)
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	b = append(b, path...)
+	if u.ForceQuery || u.RawQuery != "" {
+		b = append(append(b, '?'), u.RawQuery...)
+	}
+	return b
+}
+
+// invalid returns an error of package http1 as an InvalidRequestError.
+func invalid(err error) error {
+	if errors.As(err, new(http1.Rule)) {
+		return &InvalidRequestError{strings.TrimPrefix(err.Error(), "http1: ")}
+	}
+	return err
+}
+
+// writtenElsewhere tells of the fields of a request's header that are not written from it.
+func writtenElsewhere(req *http.Request) func(name string) bool {
+	return func(name string) bool {
 		switch name {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
-			continue
+			return true
 		case "User-Agent": // an empty one is net/http's way to ask for none
-			if values := req.Header[name]; len(values) == 1 && values[0] == "" {
-				continue
-			}
-		}
-		if b, err = appendField(b, name, req.Header[name]); err != nil {
-			return b, err
+			values := req.Header[name]
+			return len(values) == 1 && values[0] == ""
+		default:
+			return false
 		}
 	}
-	return append(b, "\r\n"...), nil
 }
 
 // isChunked reports whether the body is sent in chunks.
 func isChunked(req *http.Request) bool { return hasBody(req) && req.ContentLength <= 0 }
 
-// appendFraming appends the fields that say where the body ends.
-func appendFraming(b []byte, req *http.Request) ([]byte, error) {
+// framingOf returns how a request is framed.
+func framingOf(req *http.Request) http1.Framing {
 	switch {
 	case isChunked(req):
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-		return appendTrailerNames(b, req.Trailer)
+		return http1.Framing{Kind: http1.Chunked}
 	case hasBody(req):
-		b = append(b, "Content-Length: "...)
-		b = strconv.AppendInt(b, req.ContentLength, 10)
-		return append(b, "\r\n"...), nil
-	case req.Method == http.MethodPost || req.Method == http.MethodPut || req.Method == http.MethodPatch:
-		return append(b, "Content-Length: 0\r\n"...), nil // many servers want one
-	default:
-		return b, nil
+		return http1.Framing{Kind: http1.Length, Length: req.ContentLength, Sized: true}
+	default: // many servers want a length with these
+		return http1.Framing{Sized: req.Method == http.MethodPost || req.Method == http.MethodPut || req.Method == http.MethodPatch}
 	}
 }
 
 // appendTrailerNames announces the fields that follow the body.
-func appendTrailerNames(b []byte, trailer http.Header) ([]byte, error) {
-	if len(trailer) == 0 {
+func appendTrailerNames(b []byte, req *http.Request) ([]byte, error) {
+	if len(req.Trailer) == 0 || !isChunked(req) {
 		return b, nil
 	}
-	names := make([]string, 0, len(trailer))
-	for name := range trailer {
+	names := slices.Sorted(maps.Keys(req.Trailer))
+	for _, name := range names {
 		if !httpguts.ValidTrailerHeader(name) || !httpguts.ValidHeaderFieldName(name) {
 			return b, &InvalidRequestError{fmt.Sprintf("the field %q may not follow a body", name)}
 		}
-		names = append(names, name)
 	}
-	slices.Sort(names)
-	return append(append(append(b, "Trailer: "...), strings.Join(names, ",")...), "\r\n"...), nil
-}
-
-// appendField appends the lines of one field.
-func appendField(b []byte, name string, values []string) ([]byte, error) {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return b, &InvalidRequestError{fmt.Sprintf("%q is not the name of a field", name)}
-	}
-	for _, v := range values {
-		if !httpguts.ValidHeaderFieldValue(v) {
-			return b, &InvalidRequestError{fmt.Sprintf("the field %s has a value with control characters", name)}
-		}
-		b = append(b, name...)
-		b = append(b, ": "...)
-		b = append(b, v...)
-		b = append(b, "\r\n"...)
-	}
-	return b, nil
-}
-
-// isToken reports whether s is a token (RFC 9110, section 5.6.2).
-func isToken(s string) bool { return s != "" && httpguts.ValidHeaderFieldName(s) }
-
-// hasControlOrSpace reports whether s would end the request line, or one of its
-// parts, early.
-func hasControlOrSpace(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] == 0x7f {
-			return true
-		}
-	}
-	return s == ""
+	return http1.AppendField(b, "Trailer", strings.Join(names, ","))
 }

@@ -3,26 +3,56 @@
 package adapt
 
 import (
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/proxy/http1"
 )
 
-// AddTo adds the fields of h that were not removed to a header. Their values outlive h's bytes.
-func AddTo(header http.Header, h *http1.Head) {
-	text := h.Text()
+// headers are empty headers to be used again.
+var headers = sync.Pool{New: func() any { return make(http.Header, 16) }}
+
+// NewHeader returns an empty header.
+func NewHeader() http.Header { return headers.Get().(http.Header) }
+
+// Recycle has NewHeader return a header that is no longer used. Its values may be.
+func Recycle(header http.Header) {
+	const large = 64 // a map does not shrink
+	if len(header) <= large {
+		clear(header)
+		headers.Put(header)
+	}
+}
+
+// Header returns the fields of h that were not removed. Their values outlive h's bytes. It is nil
+// if h is.
+func Header(h *http1.Head) http.Header {
+	if h == nil {
+		return nil
+	}
+	header := make(http.Header, h.Len())
+	addTo(header, h, h.Text())
+	return header
+}
+
+// addTo adds the fields of h, whose text is given.
+func addTo(header http.Header, h *http1.Head, text string) {
 	values := make([]string, h.Len()) // one for each field, in one piece
 	for i := range h.Len() {
 		if h.IsRemoved(i) {
 			continue
 		}
-		name := nameOf(h, text, i)
+		name := h.ID(i).String()
+		if name == "" {
+			name = textproto.CanonicalMIMEHeaderKey(h.NameIn(text, i))
+		}
 		values[i] = h.ValueIn(text, i)
 		if have, ok := header[name]; ok {
 			header[name] = append(have, values[i])
@@ -30,24 +60,6 @@ func AddTo(header http.Header, h *http1.Head) {
 			header[name] = values[i : i+1 : i+1]
 		}
 	}
-}
-
-// nameOf returns the name of field i in canonical form.
-func nameOf(h *http1.Head, text string, i int) string {
-	if id := h.ID(i); id != http1.Other {
-		return id.String()
-	}
-	return textproto.CanonicalMIMEHeaderKey(h.NameIn(text, i))
-}
-
-// Header returns the fields of h that were not removed; nil if h is nil.
-func Header(h *http1.Head) http.Header {
-	if h == nil {
-		return nil
-	}
-	header := make(http.Header, h.Len())
-	AddTo(header, h)
-	return header
 }
 
 // Announced returns the names of the trailer that h announces, without values; nil: there are
@@ -100,7 +112,7 @@ func Request(h *http1.Head, f http1.Framing) (*http.Request, error) {
 	}
 	switch f.Kind {
 	case http1.Chunked:
-		r.ContentLength, r.TransferEncoding = -1, []string{"chunked"}
+		r.ContentLength, r.TransferEncoding = -1, chunked
 		r.Trailer = Announced(h)
 	case http1.Length:
 		r.ContentLength = f.Length
@@ -112,6 +124,34 @@ func Request(h *http1.Head, f http1.Framing) (*http.Request, error) {
 	delete(r.Header, "Trailer")
 	return r, nil
 }
+
+// Response fills in res with what h says, as net/http's Transport would, but for Body and
+// Request. Its header may be recycled.
+func Response(res *http.Response, h *http1.Head, f http1.Framing) {
+	text := h.Text()
+	*res = http.Response{
+		Status: h.StatusIn(text), StatusCode: h.Status(),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: h.Minor(),
+		Header: NewHeader(), Close: !f.Persists, ContentLength: -1,
+	}
+	if h.Minor() == 0 {
+		res.Proto = "HTTP/1.0"
+	}
+	addTo(res.Header, h, text)
+	if h.Find(http1.TransferEncoding) >= 0 { // an answer to HEAD may say so, too
+		res.TransferEncoding, res.Trailer = chunked, Announced(h)
+		delete(res.Header, "Transfer-Encoding")
+		delete(res.Header, "Trailer")
+	}
+	switch {
+	case res.StatusCode < 200, res.StatusCode == http.StatusNoContent, res.StatusCode == http.StatusNotModified:
+		res.ContentLength = 0
+	case f.Sized:
+		res.ContentLength = f.Length
+	}
+}
+
+var chunked = []string{"chunked"}
 
 func methodOf(h *http1.Head) string {
 	switch m := h.Method(); string(m) {
@@ -143,7 +183,7 @@ func AppendHeader(dst []byte, header http.Header, skip func(name string) bool, n
 	for _, name := range names {
 		for _, value := range header[name] {
 			if dst, err = http1.AppendField(dst, name, value); err != nil {
-				return dst, names, err
+				return dst, names, fmt.Errorf("%w: %q", err, name)
 			}
 		}
 	}
