@@ -69,6 +69,8 @@ type Record struct {
 	FirstByte time.Duration
 	// Upstream is host and port of the upstream, empty if none was chosen.
 	Upstream string
+	// UpstreamURL is the upstream as it is configured.
+	UpstreamURL string
 	// UpstreamStatus is what the upstream answered, Status what was sent to
 	// the client: 499 if it had left before an answer could be given.
 	UpstreamStatus, Status int

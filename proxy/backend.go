@@ -35,6 +35,12 @@ type backend struct {
 	since    time.Time // when it came, or came back; zero: with all others
 	inFlight int
 	health   health
+	changed  time.Time // when its health changed last; zero: never
+	why      error     // it is unhealthy
+	// unanswered of those in flight wait for the header of an answer. It has given none
+	// since quiet, or for as long as one has waited.
+	unanswered int
+	quiet      time.Time
 }
 
 // share returns u's part of the requests, relative to others of its rank. One that is new,

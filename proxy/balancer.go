@@ -56,6 +56,9 @@ func (b *balancer) pick(tried []*backend) *backend {
 		u.health.again = time.Now().Add(b.policy.Interval) // one request at a time tries it
 	}
 	u.inFlight++
+	if u.unanswered++; u.unanswered == 1 {
+		u.quiet = time.Now()
+	}
 	return u
 }
 
@@ -72,6 +75,17 @@ func (b *balancer) bestLocked(tried []*backend, healthy bool) *backend {
 		}
 	}
 	return best
+}
+
+// settled ends the wait for the header of an answer from u: it has come, or it will not. It is
+// called once after each pick.
+func (b *balancer) settled(u *backend, answered bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u.unanswered--
+	if answered {
+		u.quiet = time.Now()
+	}
 }
 
 // done ends a request to u, and notes what the request has shown of u.
@@ -110,6 +124,7 @@ func (b *balancer) checked(u *backend, err error) {
 
 // changedLocked is called when u has become unhealthy, or healthy again.
 func (b *balancer) changedLocked(u *backend, cause error) {
+	u.changed, u.why = time.Now(), cause
 	attrs := []any{slog.String("pool", b.pool), slog.String("upstream", u.configured)}
 	if u.health.bad {
 		b.logger.Warn("upstream is unhealthy", append(attrs, slog.Any("error", cause))...)
@@ -140,7 +155,15 @@ func (b *balancer) status() []UpstreamStatus {
 	defer b.mu.Unlock()
 	all := make([]UpstreamStatus, len(b.backends))
 	for i, u := range b.backends {
-		all[i] = UpstreamStatus{Pool: b.pool, URL: u.configured, Healthy: !u.health.bad, InFlight: u.inFlight}
+		all[i] = UpstreamStatus{
+			Pool: b.pool, URL: u.configured, Healthy: !u.health.bad, Since: u.changed, InFlight: u.inFlight, Unanswered: u.unanswered,
+		}
+		if u.health.bad {
+			all[i].Why = u.why
+		}
+		if u.unanswered > 0 {
+			all[i].Quiet = time.Since(u.quiet)
+		}
 	}
 	return all
 }

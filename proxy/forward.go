@@ -23,6 +23,7 @@ type attempt struct {
 	backend atomic.Pointer[backend]
 	out     *outgoing
 	verdict verdict // on the backend
+	settled bool    // the header of an answer has come
 }
 
 const copyBufferSize = 32 << 10
@@ -69,9 +70,14 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 func (ex *exchange) try(r *http.Request, u *backend) {
 	at := &ex.attempt
 	at.backend.Store(u)
-	at.verdict, ex.failure = verdictNone, nil
-	ex.rec.Upstream, ex.rec.DialFailed = u.name, false
-	defer func() { ex.route.balancer.done(u, at.verdict, ex.failure) }()
+	at.verdict, at.settled, ex.failure = verdictNone, false, nil
+	ex.rec.Upstream, ex.rec.UpstreamURL, ex.rec.DialFailed = u.name, u.configured, false
+	defer func() {
+		if !at.settled {
+			ex.route.balancer.settled(u, false)
+		}
+		ex.route.balancer.done(u, at.verdict, ex.failure)
+	}()
 	out := ex.outgoing(r)
 	res, err := u.requests.RoundTrip(out, ex)
 	if err == nil {
@@ -146,7 +152,8 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		return cause
 	}
 	ex.hold.move()
-	ex.attempt.verdict = verdictGood
+	ex.attempt.verdict, ex.attempt.settled = verdictGood, true
+	ex.route.balancer.settled(ex.attempt.backend.Load(), true)
 	ex.rec.FirstByte = time.Since(ex.admitted())
 	ex.rec.UpstreamStatus = res.StatusCode
 	if res.StatusCode == http.StatusSwitchingProtocols {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/proxy/downstream"
@@ -58,10 +59,16 @@ func (h *Handler) Close() {
 // UpstreamStatus is what a gateway knows of an upstream.
 type UpstreamStatus struct {
 	Pool, URL string
-	// Healthy upstreams get requests; see Health.
+	// Healthy upstreams get requests; see Health. Since is when that changed last, zero if it
+	// never has, and Why what the last check or request said, of one that is not healthy.
 	Healthy bool
-	// InFlight is how many requests this gateway has sent there.
-	InFlight int
+	Since   time.Time
+	Why     error
+	// InFlight is how many requests this gateway has sent there, Unanswered how many of
+	// them still wait for the header of an answer, and Quiet how long no answer has come
+	// while some do.
+	InFlight, Unanswered int
+	Quiet                time.Duration
 }
 
 // Upstreams returns the state of the pools' upstreams, in the order of the pools; those

@@ -238,8 +238,9 @@ func (se *session) connect() *upstream.Tunnel {
 	b := se.route.balancer
 	var tried []*backend
 	for u := b.pick(nil); u != nil; u = b.pick(tried) {
-		se.backend, se.rec.Upstream, se.rec.Retries = u, u.name, len(tried)
+		se.backend, se.rec.Upstream, se.rec.UpstreamURL, se.rec.Retries = u, u.name, u.configured, len(tried)
 		tunnel, err := u.client.Tunnel(ctx)
+		b.settled(u, err == nil)
 		if err == nil {
 			b.reached(u)
 			se.rec.DialFailed, se.rec.Outcome, se.failure = false, admission.OutcomeAdmitted, nil

@@ -75,7 +75,7 @@ func labelCell(f *dto.MetricFamily) string {
 	for _, name := range names {
 		slices.Sort(values[name])
 		cell := "`" + name + "`"
-		if slices.Contains([]string{"outcome", "type", "direction", "state", "result", "reason", "what", "status", "use", "connection", "log"}, name) || name == "cause" && f.GetName() == "kgate_upstream_errors_total" {
+		if slices.Contains([]string{"outcome", "type", "direction", "state", "result", "reason", "what", "status", "use", "connection", "log"}, name) {
 			cell += " (" + strings.Join(values[name], ", ") + ")"
 		}
 		cells = append(cells, cell)

@@ -108,8 +108,8 @@ func countEverything(m *Metrics) {
 	p.Slots(0)
 	p.Hold(2 * time.Second)
 	p.Upstream(time.Second)
-	p.UpstreamError(UpstreamDial)
-	p.UpstreamError("no such cause")
+	p.AddUpstream("http://10.0.1.1:80").Ended(ResultDial, 0)
+	p.AddUpstream("http://10.0.1.1:80").Ended(ResultOf(503), time.Second)
 	p.Sent(kmutex.KindBaton)
 	p.Received(kmutex.KindToken)
 	p.Received(200)
@@ -130,7 +130,7 @@ func countEverything(m *Metrics) {
 	m.SpansSent(2, false)
 	m.CountDropped(LogAccess, &Queued{dropped: 2})
 	m.SetSource(fixedSource{
-		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),
+		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, DiskSize: 4096, DiskFree: 1024, Reloaded: time.Unix(1_800_000_000, 0),
 		Peers:        map[string]PeerState{"gw-2": {Up: true, RTT: 2 * time.Millisecond}},
 		Certificates: map[string]time.Time{"peers": time.Unix(2_000_000_000, 0), "clients": time.Unix(1_900_000_000, 0)},
 		View:         9, Members: map[string]int{"alive": 3, "suspended": 1, "lost": 1}, Lease: 2500 * time.Millisecond,
@@ -138,8 +138,9 @@ func countEverything(m *Metrics) {
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,
 			TokensRunning: 5, TokensFree: 1, TokensWithheld: 2,
-			Rates:     map[string]RateState{Down: {Limit: 50 << 20, Share: 1000.5, Moved: 900}, Up: {Limit: 1 << 20}},
-			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
+			Rates:      map[string]RateState{Down: {Limit: 50 << 20, Share: 1000.5, Moved: 900}, Up: {Limit: 1 << 20}},
+			Configured: 9, OldestHold: 3 * time.Second,
+			Upstreams: map[string]UpstreamState{"http://10.0.1.1:80": {Healthy: true, InFlight: 5, Quiet: 2 * time.Second}, "http://10.0.1.2:80": {}},
 		}},
 	})
 }
@@ -148,60 +149,66 @@ func TestCounts(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	countEverything(m)
 	expect(t, values(t, reg), map[string]float64{
-		"kgate_requests_total,outcome=admitted,pool=a":              2,
-		"kgate_requests_total,outcome=queue_full,pool=a":            1,
-		"kgate_requests_total,outcome=timeout,pool=a":               0,
-		"kgate_requests_total,outcome=other,pool=a":                 1,
-		"kgate_wait_time_seconds,outcome=admitted,pool=a,count":     2,
-		"kgate_wait_time_seconds,outcome=admitted,pool=a,sum":       .06,
-		"kgate_window_longest_wait_seconds,pool=a":                  .04,
-		"kgate_window_wait_seconds,pool=a":                          .06,
-		"kgate_window_admissions,pool=a":                            2,
-		"kgate_hold_time_seconds,pool=a,sum":                        2,
-		"kgate_upstream_response_seconds,pool=a,sum":                1,
-		"kgate_upstream_errors_total,cause=dial,pool=a":             1,
-		"kgate_upstream_errors_total,cause=other,pool=a":            1,
-		"kgate_messages_total,direction=sent,pool=a,type=baton":     1,
-		"kgate_messages_total,direction=received,pool=a,type=baton": 0,
-		"kgate_messages_total,direction=received,pool=a,type=token": 1,
-		"kgate_messages_total,direction=received,pool=a,type=other": 1,
-		"kgate_baton_moves_total,pool=a":                            1,
-		"kgate_inversions_total,pool=a":                             1,
-		"kgate_trace_spans_total,result=taken":                      3,
-		"kgate_trace_spans_total,result=lost":                       2,
-		"kgate_replica_lag,successor=gw-2":                          3,
-		"kgate_log_lines_dropped_total,log=access":                  2,
-		"kgate_log_lines_dropped_total,log=process":                 0,
-		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80": 1,
-		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80": 0,
-		"kgate_message_batch_size,sum":                              7,
-		"kgate_request_hops,sum":                                    3,
-		"kgate_peer_refused_total,cause=bad_frame":                  1,
-		"kgate_peer_refused_total,cause=other":                      1,
-		"kgate_view_epoch":                                          9,
-		"kgate_members,status=alive":                                3,
-		"kgate_members,status=suspended":                            1,
-		"kgate_pool_capacity,pool=a":                                8,
-		"kgate_in_flight,pool=a":                                    5,
-		"kgate_waiting,pool=a":                                      4,
-		"kgate_baton_number,pool=a":                                 30000000007,
-		"kgate_oldest_wait_seconds,pool=a":                          90,
-		"kgate_admissions_total,pool=a":                             1,
-		"kgate_queue_limit,pool=a":                                  100,
-		"kgate_tickets,pool=a,state=waiting":                        1,
-		"kgate_tickets,pool=a,state=holding":                        2,
-		"kgate_wait_time_seconds,outcome=timeout,pool=a,sum":        3,
-		"kgate_wait_time_seconds,outcome=client_gone,pool=a,count":  0,
-		"kgate_responses_total,code=200,pool=a":                     1,
-		"kgate_responses_total,code=503,pool=a":                     0,
-		"kgate_responses_total,code=other,pool=a":                   1,
-		"kgate_request_bytes_total,pool=a":                          11,
-		"kgate_response_bytes_total,pool=a":                         22,
-		"kgate_upstream_retries_total,pool=a":                       2,
-		"kgate_upstream_connections_total,connection=new,pool=a":    1,
-		"kgate_upstream_connections_total,connection=reused,pool=a": 3,
-		"kgate_recoveries_total,pool=a,reason=loss":                 1,
-		"kgate_recoveries_total,pool=a,reason=leave":                0,
+		"kgate_requests_total,outcome=admitted,pool=a":                                 2,
+		"kgate_requests_total,outcome=queue_full,pool=a":                               1,
+		"kgate_requests_total,outcome=timeout,pool=a":                                  0,
+		"kgate_requests_total,outcome=other,pool=a":                                    1,
+		"kgate_wait_time_seconds,outcome=admitted,pool=a,count":                        2,
+		"kgate_wait_time_seconds,outcome=admitted,pool=a,sum":                          .06,
+		"kgate_window_longest_wait_seconds,pool=a":                                     .04,
+		"kgate_window_wait_seconds,pool=a":                                             .06,
+		"kgate_window_admissions,pool=a":                                               2,
+		"kgate_hold_time_seconds,pool=a,sum":                                           2,
+		"kgate_upstream_response_seconds,pool=a,sum":                                   1,
+		"kgate_upstream_requests_total,pool=a,result=dial,upstream=http://10.0.1.1:80": 1,
+		"kgate_upstream_requests_total,pool=a,result=5xx,upstream=http://10.0.1.1:80":  1,
+		"kgate_upstream_in_flight,pool=a,upstream=http://10.0.1.1:80":                  5,
+		"kgate_upstream_quiet_seconds,pool=a,upstream=http://10.0.1.1:80":              2,
+		"kgate_oldest_hold_seconds,pool=a":                                             3,
+		"kgate_pool_configured_capacity,pool=a":                                        9,
+		"kgate_data_dir_free_bytes":                                                    1024,
+		"kgate_data_dir_size_bytes":                                                    4096,
+		"kgate_messages_total,direction=sent,pool=a,type=baton":                        1,
+		"kgate_messages_total,direction=received,pool=a,type=baton":                    0,
+		"kgate_messages_total,direction=received,pool=a,type=token":                    1,
+		"kgate_messages_total,direction=received,pool=a,type=other":                    1,
+		"kgate_baton_moves_total,pool=a":                                               1,
+		"kgate_inversions_total,pool=a":                                                1,
+		"kgate_trace_spans_total,result=taken":                                         3,
+		"kgate_trace_spans_total,result=lost":                                          2,
+		"kgate_replica_lag,successor=gw-2":                                             3,
+		"kgate_log_lines_dropped_total,log=access":                                     2,
+		"kgate_log_lines_dropped_total,log=process":                                    0,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80":                    1,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80":                    0,
+		"kgate_message_batch_size,sum":                                                 7,
+		"kgate_request_hops,sum":                                                       3,
+		"kgate_peer_refused_total,cause=bad_frame":                                     1,
+		"kgate_peer_refused_total,cause=other":                                         1,
+		"kgate_view_epoch":                                                             9,
+		"kgate_members,status=alive":                                                   3,
+		"kgate_members,status=suspended":                                               1,
+		"kgate_pool_capacity,pool=a":                                                   8,
+		"kgate_in_flight,pool=a":                                                       5,
+		"kgate_waiting,pool=a":                                                         4,
+		"kgate_baton_number,pool=a":                                                    30000000007,
+		"kgate_oldest_wait_seconds,pool=a":                                             90,
+		"kgate_admissions_total,pool=a":                                                1,
+		"kgate_queue_limit,pool=a":                                                     100,
+		"kgate_tickets,pool=a,state=waiting":                                           1,
+		"kgate_tickets,pool=a,state=holding":                                           2,
+		"kgate_wait_time_seconds,outcome=timeout,pool=a,sum":                           3,
+		"kgate_wait_time_seconds,outcome=client_gone,pool=a,count":                     0,
+		"kgate_responses_total,code=200,pool=a":                                        1,
+		"kgate_responses_total,code=503,pool=a":                                        0,
+		"kgate_responses_total,code=other,pool=a":                                      1,
+		"kgate_request_bytes_total,pool=a":                                             11,
+		"kgate_response_bytes_total,pool=a":                                            22,
+		"kgate_upstream_retries_total,pool=a":                                          2,
+		"kgate_upstream_connections_total,connection=new,pool=a":                       1,
+		"kgate_upstream_connections_total,connection=reused,pool=a":                    3,
+		"kgate_recoveries_total,pool=a,reason=loss":                                    1,
+		"kgate_recoveries_total,pool=a,reason=leave":                                   0,
 		"kgate_leader":                                         1,
 		"kgate_voters":                                         3,
 		"kgate_voter":                                          1,
@@ -368,7 +375,6 @@ func TestLabelsAreBounded(t *testing.T) {
 		m.Refused(string(word[:]))
 		m.Refused(fmt.Sprint("cause ", i))
 		p.Outcome(admission.Outcome(fmt.Sprint(i)))
-		p.UpstreamError(UpstreamCause(fmt.Sprint(i)))
 		p.Received(kmutex.Kind(i % 256))
 		m.Pool(fmt.Sprint(i)).Wait(admission.OutcomeAdmitted, time.Second, "")
 		p.Wait(admission.Outcome(fmt.Sprint(i)), time.Second, "")
@@ -418,7 +424,7 @@ func TestPools(t *testing.T) {
 	unknown.Answered(200, 1, 1)
 	unknown.Slots(1)
 	unknown.Hold(1)
-	unknown.UpstreamError(UpstreamDial)
+	unknown.AddUpstream("u").Ended(Result2xx, 1)
 	unknown.Sent(kmutex.KindBaton)
 	if !maps.Equal(ours(), before) {
 		t.Error("a metric shows a pool that was not added")

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,18 +12,6 @@ import (
 
 // recoveryReasons are the reasons of Recovered.
 var recoveryReasons = []string{"loss", "return", "k", "rate", "leave", "spread", "audit"}
-
-// UpstreamCause says why an upstream did not answer.
-type UpstreamCause string
-
-// The causes.
-const (
-	UpstreamDial    UpstreamCause = "dial"    // no connection
-	UpstreamTimeout UpstreamCause = "timeout" // no answer in time
-	UpstreamBroken  UpstreamCause = "broken"  // the connection broke
-)
-
-var upstreamCauses = []UpstreamCause{UpstreamDial, UpstreamTimeout, UpstreamBroken}
 
 // other is the label for all values that are on no list.
 const other = "other"
@@ -37,8 +26,6 @@ type Pool struct {
 	name                           string
 	outcomes                       map[admission.Outcome]prometheus.Counter
 	outcomeOther                   prometheus.Counter
-	upstreamErrors                 map[UpstreamCause]prometheus.Counter
-	upstreamOther                  prometheus.Counter
 	waits                          map[admission.Outcome]prometheus.Observer
 	hold                           prometheus.Observer
 	upstream                       prometheus.Observer
@@ -54,15 +41,20 @@ type Pool struct {
 	slots                          slotTime
 	messagesSent, messagesReceived []prometheus.Counter // by kmutex.Kind; 0 is other
 	window                         *window
+	last                           tally
+	newUpstream                    func(url string) *Upstream
+
+	mu        sync.Mutex // guards upstreams
+	upstreams map[string]*Upstream
 }
 
 func newPool(m *Metrics, v *vectors, name string) *Pool {
 	p := &Pool{
 		name:             name,
+		upstreams:        map[string]*Upstream{},
+		newUpstream:      func(url string) *Upstream { return newUpstream(m, v.upstreamRequests, name, url) },
 		outcomes:         map[admission.Outcome]prometheus.Counter{},
 		outcomeOther:     v.requests.WithLabelValues(name, other),
-		upstreamErrors:   map[UpstreamCause]prometheus.Counter{},
-		upstreamOther:    v.upstreamErrors.WithLabelValues(name, other),
 		waits:            map[admission.Outcome]prometheus.Observer{},
 		hold:             v.hold.WithLabelValues(name),
 		upstream:         v.upstream.WithLabelValues(name),
@@ -91,9 +83,6 @@ func newPool(m *Metrics, v *vectors, name string) *Pool {
 	}
 	for _, o := range admission.Outcomes() {
 		p.outcomes[o] = v.requests.WithLabelValues(name, string(o))
-	}
-	for _, c := range upstreamCauses {
-		p.upstreamErrors[c] = v.upstreamErrors.WithLabelValues(name, string(c))
 	}
 	for k := kmutex.Kind(1); k.Valid(); k++ {
 		p.messagesSent = append(p.messagesSent, v.messages.WithLabelValues(name, k.String(), directionSent))
@@ -183,14 +172,24 @@ func (p *Pool) Hold(d time.Duration) { p.hold.Observe(d.Seconds()) }
 // request went out.
 func (p *Pool) Upstream(d time.Duration) { p.upstream.Observe(d.Seconds()) }
 
-// UpstreamError counts one request that its upstream did not answer.
-func (p *Pool) UpstreamError(cause UpstreamCause) {
-	c, ok := p.upstreamErrors[cause]
+// AddUpstream returns the handle that counts for an upstream of the pool, and makes it if there
+// is none. The URL must come from the configuration.
+func (p *Pool) AddUpstream(url string) *Upstream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u, ok := p.upstreams[url]
 	if !ok {
-		c = p.upstreamOther
+		u = p.newUpstream(url)
+		p.upstreams[url] = u
 	}
-	c.Inc()
+	return u
 }
+
+// Recent returns what became of the requests that ended in the last 60 seconds.
+func (p *Pool) Recent() Recent { return p.last.sum(p.window.now().Sub(p.window.started)) }
+
+// Count counts a request that has ended, for [Pool.Recent].
+func (p *Pool) Count(r Recent) { p.last.count(p.window.now().Sub(p.window.started), r) }
 
 // Sent counts one message of the pool to a peer.
 func (p *Pool) Sent(k kmutex.Kind) { p.messagesSent[kindIndex(k)].Inc() }

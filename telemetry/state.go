@@ -57,6 +57,8 @@ type State struct {
 	ReloadFailed bool
 	// Certificates is when each ends, by what it is for, a short list of words.
 	Certificates map[string]time.Time
+	// DiskSize and DiskFree are of the disk that data_dir is on, in bytes; 0: not known.
+	DiskSize, DiskFree uint64
 	// ReplicaLag is, for each gateway that keeps copies of this one's tickets,
 	// how many changes it has not acknowledged yet.
 	ReplicaLag map[string]int
@@ -93,43 +95,62 @@ type PoolState struct {
 	TokensRunning, TokensFree, TokensWithheld int
 	// Rates by direction, [Down] and [Up]; nil: the pool has none.
 	Rates map[string]RateState
-	// Upstreams of the pool, by URL, and whether they are in order.
-	Upstreams map[string]bool
+	// Configured is the k of this gateway's own configuration.
+	Configured int
+	// OldestHold is how long the slot has been held that has been held longest here;
+	// 0: none is.
+	OldestHold time.Duration
+	// Upstreams of the pool, by URL.
+	Upstreams map[string]UpstreamState
+}
+
+// UpstreamState is what this gateway knows of an upstream.
+type UpstreamState struct {
+	Healthy  bool
+	InFlight int
+	// Quiet is how long it has given no answer while requests wait for one.
+	Quiet time.Duration
 }
 
 var (
-	capacityDesc  = desc("kgate_pool_capacity", "Requests that may be in flight over all gateways together (k).", "pool")
-	inFlightDesc  = desc("kgate_in_flight", "Requests of this gateway that hold a slot.", "pool")
-	waitingDesc   = desc("kgate_waiting", "Requests of this gateway that wait for a slot.", "pool")
-	oldestDesc    = desc("kgate_oldest_wait_seconds", "How long the oldest waiting request of this gateway has waited; 0: nobody waits.", "pool")
-	limitDesc     = desc("kgate_queue_limit", "Requests that may wait at this gateway (queue.limit).", "pool")
-	ticketsDesc   = desc("kgate_tickets", "Tickets of the API at this gateway, by whether they wait or hold a slot.", "pool", "state")
-	batonDesc     = desc("kgate_baton_number", "Number of the baton while it is at this gateway, else 0. It grows with each move: if two gateways show one, the higher number is right.", "pool")
-	slotTimeDesc  = desc("kgate_slot_seconds_total", "Seconds that slots were in use at this gateway, all slots added up. Its rate is the mean number of slots in use.", "pool")
-	leaderDesc    = desc("kgate_leader", "1 if this gateway leads the agreement on views, else 0.")
-	voterDesc     = desc("kgate_voter", "1 if this gateway has a vote in the agreement on views, else 0.")
-	votersDesc    = desc("kgate_voters", "Gateways that have a vote, as this gateway sees it.")
-	toleratedDesc = desc("kgate_losses_tolerated", "Voters that may be lost now while the others still agree; below 0 they do not.")
-	linkDesc      = desc("kgate_peer_link_up", "1 if the link to the other gateway is up, else 0.", "peer")
-	rttDesc       = desc("kgate_peer_rtt_seconds", "Round trip to the other gateway.", "peer")
-	drainingDesc  = desc("kgate_draining", "1 while this gateway is being taken out of service, else 0.")
-	clientsDesc   = desc("kgate_client_connections", "Open connections of clients.")
-	reloadDesc    = desc("kgate_config_last_reload_successful", "1 if the configuration had no errors when it was last read, else 0.")
-	reloadedDesc  = desc("kgate_config_last_reload_success_timestamp_seconds", "When the configuration was last read without errors.")
-	expiryDesc    = desc("kgate_certificate_expiry_timestamp_seconds", "When a certificate of this gateway expires.", "use")
-	rateDesc      = desc("kgate_rate_limit_bytes_per_second", "Bytes per second that all gateways together may move.", "pool", "direction")
-	shareDesc     = desc("kgate_rate_share_bytes_total", "Bytes that this gateway's share of the rate has come to. Its rate is the mean share.", "pool", "direction")
-	movedDesc     = desc("kgate_rate_moved_bytes_total", "Bytes that this gateway has moved of what the rate allows.", "pool", "direction")
-	tokensDesc    = desc("kgate_tokens", "Tokens at this gateway, by state.", "pool", "state")
-	viewDesc      = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
-	leaseDesc     = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")
-	membersDesc   = desc("kgate_members", "Gateways in the cluster, by status, as this gateway sees it.", "status")
-	lagDesc       = desc("kgate_replica_lag", "Changes of tickets that the successor has not acknowledged yet.", "successor")
-	healthyDesc   = desc("kgate_upstream_healthy", "1 if this gateway considers the upstream healthy, else 0.", "pool", "upstream")
-	windowMax     = desc("kgate_window_longest_wait_seconds", "Longest wait of the requests admitted in the last 60 seconds.", "pool")
-	windowSum     = desc("kgate_window_wait_seconds", "Sum of the waits of the requests admitted in the last 60 seconds.", "pool")
-	windowCount   = desc("kgate_window_admissions", "Requests admitted in the last 60 seconds.", "pool")
-	droppedDesc   = desc("kgate_log_lines_dropped_total", "Log lines that were dropped because nobody read the log.", "log")
+	capacityDesc   = desc("kgate_pool_capacity", "Requests that may be in flight over all gateways together (k).", "pool")
+	inFlightDesc   = desc("kgate_in_flight", "Requests of this gateway that hold a slot.", "pool")
+	waitingDesc    = desc("kgate_waiting", "Requests of this gateway that wait for a slot.", "pool")
+	oldestDesc     = desc("kgate_oldest_wait_seconds", "How long the oldest waiting request of this gateway has waited; 0: nobody waits.", "pool")
+	limitDesc      = desc("kgate_queue_limit", "Requests that may wait at this gateway (queue.limit).", "pool")
+	ticketsDesc    = desc("kgate_tickets", "Tickets of the API at this gateway, by whether they wait or hold a slot.", "pool", "state")
+	batonDesc      = desc("kgate_baton_number", "Number of the baton while it is at this gateway, else 0. It grows with each move: if two gateways show one, the higher number is right.", "pool")
+	slotTimeDesc   = desc("kgate_slot_seconds_total", "Seconds that slots were in use at this gateway, all slots added up. Its rate is the mean number of slots in use.", "pool")
+	leaderDesc     = desc("kgate_leader", "1 if this gateway leads the agreement on views, else 0.")
+	voterDesc      = desc("kgate_voter", "1 if this gateway has a vote in the agreement on views, else 0.")
+	votersDesc     = desc("kgate_voters", "Gateways that have a vote, as this gateway sees it.")
+	toleratedDesc  = desc("kgate_losses_tolerated", "Voters that may be lost now while the others still agree; below 0 they do not.")
+	linkDesc       = desc("kgate_peer_link_up", "1 if the link to the other gateway is up, else 0.", "peer")
+	rttDesc        = desc("kgate_peer_rtt_seconds", "Round trip to the other gateway.", "peer")
+	drainingDesc   = desc("kgate_draining", "1 while this gateway is being taken out of service, else 0.")
+	clientsDesc    = desc("kgate_client_connections", "Open connections of clients.")
+	reloadDesc     = desc("kgate_config_last_reload_successful", "1 if the configuration had no errors when it was last read, else 0.")
+	reloadedDesc   = desc("kgate_config_last_reload_success_timestamp_seconds", "When the configuration was last read without errors.")
+	diskSizeDesc   = desc("kgate_data_dir_size_bytes", "Size of the disk that data_dir is on.")
+	diskFreeDesc   = desc("kgate_data_dir_free_bytes", "What is free of the disk that data_dir is on.")
+	expiryDesc     = desc("kgate_certificate_expiry_timestamp_seconds", "When a certificate of this gateway expires.", "use")
+	rateDesc       = desc("kgate_rate_limit_bytes_per_second", "Bytes per second that all gateways together may move.", "pool", "direction")
+	shareDesc      = desc("kgate_rate_share_bytes_total", "Bytes that this gateway's share of the rate has come to. Its rate is the mean share.", "pool", "direction")
+	movedDesc      = desc("kgate_rate_moved_bytes_total", "Bytes that this gateway has moved of what the rate allows.", "pool", "direction")
+	tokensDesc     = desc("kgate_tokens", "Tokens at this gateway, by state.", "pool", "state")
+	viewDesc       = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
+	leaseDesc      = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")
+	membersDesc    = desc("kgate_members", "Gateways in the cluster, by status, as this gateway sees it.", "status")
+	lagDesc        = desc("kgate_replica_lag", "Changes of tickets that the successor has not acknowledged yet.", "successor")
+	configuredDesc = desc("kgate_pool_configured_capacity", "k in this gateway's own configuration. What the gateways have agreed on counts: kgate_pool_capacity.", "pool")
+	holdDesc       = desc("kgate_oldest_hold_seconds", "How long the slot has been held that has been held longest at this gateway; 0: none is.", "pool")
+	atUpstreamDesc = desc("kgate_upstream_in_flight", "Requests of this gateway that are in flight at the upstream.", "pool", "upstream")
+	quietDesc      = desc("kgate_upstream_quiet_seconds", "How long the upstream has begun no answer while requests of this gateway wait for one; 0: none waits.", "pool", "upstream")
+	healthyDesc    = desc("kgate_upstream_healthy", "1 if this gateway considers the upstream healthy, else 0.", "pool", "upstream")
+	windowMax      = desc("kgate_window_longest_wait_seconds", "Longest wait of the requests admitted in the last 60 seconds.", "pool")
+	windowSum      = desc("kgate_window_wait_seconds", "Sum of the waits of the requests admitted in the last 60 seconds.", "pool")
+	windowCount    = desc("kgate_window_admissions", "Requests admitted in the last 60 seconds.", "pool")
+	droppedDesc    = desc("kgate_log_lines_dropped_total", "Log lines that were dropped because nobody read the log.", "log")
 )
 
 // mirroredDescs are those of all metrics that mirror state.
@@ -182,6 +203,10 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(clientsDesc, float64(state.ClientConnections))
 	gauge(reloadDesc, oneIf(!state.ReloadFailed))
 	gauge(reloadedDesc, unixSeconds(state.Reloaded))
+	if state.DiskSize > 0 {
+		gauge(diskSizeDesc, float64(state.DiskSize))
+		gauge(diskFreeDesc, float64(state.DiskFree))
+	}
 	for _, use := range slices.Sorted(maps.Keys(state.Certificates)) {
 		gauge(expiryDesc, unixSeconds(state.Certificates[use]), use)
 	}
@@ -209,7 +234,9 @@ func (c stateCollector) collectPool(ch chan<- prometheus.Metric, p *PoolState) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{p.Name}, labels...)...)
 	}
 	gauge(capacityDesc, float64(p.Capacity))
+	gauge(configuredDesc, float64(p.Configured))
 	gauge(inFlightDesc, float64(p.InFlight))
+	gauge(holdDesc, p.OldestHold.Seconds())
 	gauge(waitingDesc, float64(p.Waiting))
 	gauge(oldestDesc, p.Oldest.Seconds())
 	gauge(limitDesc, float64(p.QueueLimit))
@@ -230,7 +257,10 @@ func (c stateCollector) collectPool(ch chan<- prometheus.Metric, p *PoolState) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
-		gauge(healthyDesc, oneIf(p.Upstreams[name]), name)
+		u := p.Upstreams[name]
+		gauge(healthyDesc, oneIf(u.Healthy), name)
+		gauge(atUpstreamDesc, float64(u.InFlight), name)
+		gauge(quietDesc, u.Quiet.Seconds(), name)
 	}
 }
 

@@ -13,7 +13,7 @@ type vectors struct {
 	requestBytes, responseBytes   *prometheus.CounterVec
 	admissions                    *prometheus.CounterVec
 	batonMoves, inversions        *prometheus.CounterVec
-	refused, upstreamErrors       *prometheus.CounterVec
+	refused, upstreamRequests     *prometheus.CounterVec
 	upstreamRetries, traceSpans   *prometheus.CounterVec
 	upstreamConns                 *prometheus.CounterVec
 	recoveries, auditFailures     *prometheus.CounterVec
@@ -53,29 +53,29 @@ func newVectors() vectors {
 		return histogramVec(timeOptions(name, help), labels...)
 	}
 	v := vectors{
-		requests:        counterVec("kgate_requests_total", "Requests that have ended, by outcome; each request has exactly one.", "pool", "outcome"),
-		admissions:      counterVec("kgate_admissions_total", "Requests and tickets that have got a slot.", "pool"),
-		responses:       counterVec("kgate_responses_total", "Answers to clients, by status code, including those of upstreams; 499: the client left before there was one.", "pool", "code"),
-		requestBytes:    counterVec("kgate_request_bytes_total", "Bytes of request bodies that clients have sent.", "pool"),
-		responseBytes:   counterVec("kgate_response_bytes_total", "Bytes of response bodies sent to clients; upgraded connections do not count.", "pool"),
-		upstreamRetries: counterVec("kgate_upstream_retries_total", "Attempts at another upstream of the pool because the one before could not be connected to.", "pool"),
-		upstreamConns:   counterVec("kgate_upstream_connections_total", "Requests that were written to a connection to an upstream, by whether it was new or had carried others.", "pool", "connection"),
-		messages:        counterVec("kgate_messages_total", "Messages of the algorithm between this gateway and others.", "pool", "type", "direction"),
-		batonMoves:      counterVec("kgate_baton_moves_total", "Moves of the baton from this gateway to another.", "pool"),
-		inversions:      counterVec("kgate_inversions_total", "Requests that were overtaken: admitted after one that had arrived at the same gateway later.", "pool"),
-		traceSpans:      counterVec("kgate_trace_spans_total", "Spans, by whether the collector took them or they were lost.", "result"),
-		refused:         counterVec("kgate_peer_refused_total", "Connections and messages at the peer port that were refused.", "cause"),
-		upstreamErrors:  counterVec("kgate_upstream_errors_total", "Requests that an upstream did not answer.", "pool", "cause"),
-		wait:            timeVec("kgate_wait_time_seconds", "Time from a request's arrival to the end of its wait, by how the wait ended.", "pool", "outcome"),
-		hold:            timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot.", "pool"),
-		upstream:        timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header.", "pool"),
-		diskWrite:       timeVec("kgate_disk_write_seconds", "Time to write to data_dir and sync, by what was written.", "what"),
-		recoveries:      counterVec("kgate_recoveries_total", "Epochs that this gateway has entered, by cause.", "pool", "reason"),
-		auditFailures:   counterVec("kgate_token_audit_failures_total", "Audits by this gateway that found tokens lost or doubled.", "pool"),
-		leaseLost:       counterVec("kgate_lease_lost_total", "How often this gateway has lost its lease, and everything in flight with it.").WithLabelValues(),
-		leaderChanges:   counterVec("kgate_leader_changes_total", "How often this gateway has seen another gateway become the leader.").WithLabelValues(),
-		recoveryTime:    timeVec("kgate_recovery_seconds", "How long the start of an epoch kept requests waiting at this gateway.").WithLabelValues(),
-		commit:          timeVec("kgate_commit_seconds", "How long this gateway waited, as leader, for a majority to store a change.").WithLabelValues(),
+		requests:         counterVec("kgate_requests_total", "Requests that have ended, by outcome; each request has exactly one.", "pool", "outcome"),
+		admissions:       counterVec("kgate_admissions_total", "Requests and tickets that have got a slot.", "pool"),
+		responses:        counterVec("kgate_responses_total", "Answers to clients, by status code, including those of upstreams; 499: the client left before there was one.", "pool", "code"),
+		requestBytes:     counterVec("kgate_request_bytes_total", "Bytes of request bodies that clients have sent.", "pool"),
+		responseBytes:    counterVec("kgate_response_bytes_total", "Bytes of response bodies sent to clients; upgraded connections do not count.", "pool"),
+		upstreamRetries:  counterVec("kgate_upstream_retries_total", "Attempts at another upstream of the pool because the one before could not be connected to.", "pool"),
+		upstreamConns:    counterVec("kgate_upstream_connections_total", "Requests that were written to a connection to an upstream, by whether it was new or had carried others.", "pool", "connection"),
+		messages:         counterVec("kgate_messages_total", "Messages of the algorithm between this gateway and others.", "pool", "type", "direction"),
+		batonMoves:       counterVec("kgate_baton_moves_total", "Moves of the baton from this gateway to another.", "pool"),
+		inversions:       counterVec("kgate_inversions_total", "Requests that were overtaken: admitted after one that had arrived at the same gateway later.", "pool"),
+		traceSpans:       counterVec("kgate_trace_spans_total", "Spans, by whether the collector took them or they were lost.", "result"),
+		refused:          counterVec("kgate_peer_refused_total", "Connections and messages at the peer port that were refused.", "cause"),
+		upstreamRequests: counterVec("kgate_upstream_requests_total", "Requests that were sent to an upstream, by what came of them: the class of the answer's status, or why there was none; left: the client left first.", "pool", "upstream", "result"),
+		wait:             timeVec("kgate_wait_time_seconds", "Time from a request's arrival to the end of its wait, by how the wait ended.", "pool", "outcome"),
+		hold:             timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot.", "pool"),
+		upstream:         timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header.", "pool"),
+		diskWrite:        timeVec("kgate_disk_write_seconds", "Time to write to data_dir and sync, by what was written.", "what"),
+		recoveries:       counterVec("kgate_recoveries_total", "Epochs that this gateway has entered, by cause.", "pool", "reason"),
+		auditFailures:    counterVec("kgate_token_audit_failures_total", "Audits by this gateway that found tokens lost or doubled.", "pool"),
+		leaseLost:        counterVec("kgate_lease_lost_total", "How often this gateway has lost its lease, and everything in flight with it.").WithLabelValues(),
+		leaderChanges:    counterVec("kgate_leader_changes_total", "How often this gateway has seen another gateway become the leader.").WithLabelValues(),
+		recoveryTime:     timeVec("kgate_recovery_seconds", "How long the start of an epoch kept requests waiting at this gateway.").WithLabelValues(),
+		commit:           timeVec("kgate_commit_seconds", "How long this gateway waited, as leader, for a majority to store a change.").WithLabelValues(),
 		batchSize: histogramVec(prometheus.HistogramOpts{
 			Name: "kgate_message_batch_size", Help: "Messages that one write to a peer carried.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),

@@ -107,14 +107,8 @@ func (v *statusView) whole(s *admin.Status, lines map[string]admin.Line) {
 	v.last = v.out.String()
 }
 
-// header writes the summary and at most most troubles, each cut to room characters.
+// header writes at most most troubles, each cut to room characters, and the summary.
 func (v *statusView) header(s *admin.Status, most, room int) {
-	state := v.good("ready")
-	if !s.Gateway.Ready {
-		state = v.bad("not ready")
-	}
-	v.say("gateway %s, %s, up %s, version %s\n", v.title(s.Gateway.Name), state, admin.Uptime(s.Gateway.UptimeSeconds), s.Version)
-	v.say("view %d, led by %s, %s\n", s.Cluster.View, orDash(s.Cluster.Leader), s.Cluster.Agreement())
 	troubles := s.Troubles()
 	for _, t := range troubles[:min(most, len(troubles))] {
 		v.say("%s\n", v.bad(cut("! "+t, room)))
@@ -122,6 +116,12 @@ func (v *statusView) header(s *admin.Status, most, room int) {
 	if more := len(troubles) - most; more > 0 {
 		v.say("%s\n", v.bad(fmt.Sprintf("! and %d more", more)))
 	}
+	state := v.good("ready")
+	if !s.Gateway.Ready {
+		state = v.bad("not ready")
+	}
+	v.say("gateway %s, %s, up %s, version %s\n", v.title(s.Gateway.Name), state, admin.Uptime(s.Gateway.UptimeSeconds), s.Version)
+	v.say("view %d, led by %s, %s\n", s.Cluster.View, orDash(s.Cluster.Leader), s.Cluster.Agreement())
 }
 
 func (v *statusView) pool(p *admin.Pool, line admin.Line) {
@@ -142,8 +142,38 @@ func (v *statusView) pool(p *admin.Pool, line admin.Line) {
 	} else if f.Waiting > 0 {
 		v.say("%s\n", v.bad("nobody admitted in 60 s"))
 	}
+	if a := f.Answers(); a != "" {
+		v.say("%s\n", a)
+	}
+	v.upstreams(f)
 	v.parts(f)
 	v.line(line)
+}
+
+func (v *statusView) upstreams(f *admin.PoolFleet) {
+	if len(f.Upstreams) == 0 {
+		return
+	}
+	t := table{head: []string{"UPSTREAM", "STATE", "FOR", "IN FLIGHT", "ERRORS/S", "ANSWERS IN"}, right: []int{2, 3, 4, 5}, names: []int{0}}
+	for _, u := range f.Upstreams {
+		word, since, header := u.Word(), "", "-"
+		switch word {
+		case admin.UpstreamUp:
+			word = v.good(word)
+		case admin.UpstreamSilent:
+			word, since = v.bad(word), admin.Seconds(u.QuietSeconds)
+		default:
+			word = v.bad(word)
+		}
+		if len(u.DownAt) > 0 {
+			since = admin.Seconds(u.DownSeconds)
+		}
+		if u.Header.Count > 0 {
+			header = admin.Millis(u.Header.MeanMillis)
+		}
+		t.add(u.URL, word, since, fmt.Sprint(u.InFlight), fmt.Sprintf("%.3g", u.ErrorsPerSecond()), header)
+	}
+	v.out.WriteString(t.text(v.screen))
 }
 
 // bar shows the slots, each as a sign as long as they fit.

@@ -99,7 +99,7 @@ func TestPanels(t *testing.T) {
 			refs[q.RefID] = true
 		}
 	}
-	if first := d.Panels[1]; first.Type != "stat" || first.Title != "Oldest wait" {
+	if first := d.Panels[1]; first.Type != "stat" || first.Title != "Upstreams" {
 		t.Errorf("the first panel is %q", first.Title)
 	}
 }

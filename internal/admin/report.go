@@ -55,7 +55,7 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 }
 
 func mergePool(name string, k int, all map[string]Report, missing []string) PoolFleet {
-	f := PoolFleet{Missing: list(missing), Gateways: []PoolPart{}}
+	f := PoolFleet{Missing: list(missing), Gateways: []PoolPart{}, Upstreams: []Upstream{}}
 	var windows []AccessWindow
 	tokens := make(map[int]bool)
 	past := make([][]AccessWindow, 0, len(all))
@@ -68,7 +68,7 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 		p := r.Status.Pools[i]
 		part := PoolPart{
 			Name: r.Status.Gateway.Name, InFlight: p.InFlight, Waiting: p.Waiting, OldestSeconds: p.OldestSeconds,
-			FreeTokens: p.FreeTokensHere, Baton: p.BatonHere, AccessWindow: p.AccessWindow,
+			FreeTokens: p.FreeTokensHere, Baton: p.BatonHere, AccessWindow: p.AccessWindow, Client: p.Client,
 		}
 		f.Gateways = append(f.Gateways, part)
 		f.InFlight += max(0, part.InFlight-len(r.Tokens[name])) // tokens that have no number yet
@@ -78,6 +78,10 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 		f.Waiting += part.Waiting
 		f.FreeTokens += part.FreeTokens
 		f.OldestSeconds = max(f.OldestSeconds, part.OldestSeconds)
+		f.TicketsHolding += p.TicketsHolding
+		f.OldestHoldSeconds = max(f.OldestHoldSeconds, p.OldestHoldSeconds)
+		f.Upstreams = mergeUpstreams(f.Upstreams, part.Name, p.Upstreams)
+		f.Recent.add(p.Recent)
 		if part.Baton { // on its way it may be in two answers: one is enough
 			f.Baton = part.Name
 		}
@@ -87,6 +91,7 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 	for i := range f.Gateways {
 		f.Gateways[i].Baton = f.Gateways[i].Name == f.Baton
 	}
+	f.Client = largest(f.Gateways)
 	f.AccessWindow = sum(windows)
 	f.SpreadMillis = f.AccessWindow.spread(k)
 	f.Past = Past{StepSeconds: PastStepSeconds, SpreadMillis: pastSpread(past, k)}

@@ -133,6 +133,15 @@ type Pool struct {
 	// AccessWindow sums up the times from arrival to admission over the last
 	// 60 seconds, on that gateway.
 	AccessWindow AccessWindow `json:"access_window"`
+	// TicketsHolding counts the tickets there that hold a slot, OldestHoldSeconds is how long
+	// the slot has been held that has been held longest, and Client has most places.
+	TicketsHolding    int     `json:"tickets_holding"`
+	OldestHoldSeconds float64 `json:"oldest_hold_seconds"`
+	Client            Client  `json:"client"`
+	// Upstreams as that gateway sees them, in the order of its configuration. Recent is
+	// what became of its requests.
+	Upstreams []Upstream `json:"upstreams"`
+	Recent    Recent     `json:"recent"`
 	// Fleet is the pool over all gateways.
 	Fleet PoolFleet `json:"fleet"`
 }
@@ -165,6 +174,12 @@ type PoolFleet struct {
 	// longest of them, or the oldest wait if that is longer, less their mean.
 	AccessWindow AccessWindow `json:"access_window"`
 	SpreadMillis float64      `json:"spread_ms"`
+	// TicketsHolding to Recent are as in Pool.
+	TicketsHolding    int        `json:"tickets_holding"`
+	OldestHoldSeconds float64    `json:"oldest_hold_seconds"`
+	Client            Client     `json:"client"`
+	Upstreams         []Upstream `json:"upstreams"`
+	Recent            Recent     `json:"recent"`
 	// Gateways has each one's part, by name.
 	Gateways []PoolPart `json:"gateways"`
 	// Past is the spread as it was.
@@ -180,6 +195,7 @@ type PoolPart struct {
 	FreeTokens    int          `json:"free_tokens"`
 	Baton         bool         `json:"baton"`
 	AccessWindow  AccessWindow `json:"access_window"`
+	Client        Client       `json:"client"`
 }
 
 // Past is the spread of a pool over the last minutes.
@@ -211,6 +227,7 @@ func (s Status) withLists() Status {
 	}
 	for i := range s.Pools {
 		f := &s.Pools[i].Fleet
+		s.Pools[i].Upstreams, f.Upstreams = list(s.Pools[i].Upstreams), list(f.Upstreams)
 		f.Missing, f.Gateways, f.Past.SpreadMillis = list(f.Missing), list(f.Gateways), list(f.Past.SpreadMillis)
 	}
 	return s

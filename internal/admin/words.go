@@ -30,10 +30,14 @@ func (p Pool) Use() string {
 	return text
 }
 
-// Troubles returns what is wrong, each in a sentence.
+// Troubles returns what is wrong, each in a sentence: with what clients get first, then with
+// the gateways.
 func (s Status) Troubles() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	for _, p := range s.Pools {
+		out = append(out, p.service()...)
+	}
 	if !s.Gateway.Ready {
 		say("This gateway admits nothing: %s.", cmp.Or(s.Gateway.Reason, "it is not ready"))
 	}
@@ -52,7 +56,7 @@ func (s Status) Troubles() []string {
 		case m.Status == StatusSuspended:
 			say("%s is suspended%s. Its slots come back when its lease has run out.", m.Name, m.because())
 		case m.Status == StatusLost:
-			say("%s is lost%s. Started again, it joins by itself.", m.Name, m.because())
+			say("%s is lost%s. It joins by itself when it runs and reaches the others.", m.Name, m.because())
 		case !m.LinkUp:
 			say("%s cannot be reached from here.", m.Name)
 		case !m.Answers:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,6 +203,46 @@ func (g *Gateway) Oldest(pool string) time.Duration {
 		}
 	}
 	return now.Sub(oldest)
+}
+
+// Crowd is who has a pool's places at this gateway.
+type Crowd struct {
+	// OldestHold is how long the slot has been held that has been held longest; 0: none is.
+	OldestHold time.Duration
+	// Client is the address that has most places, waiting or in flight, and Places how many.
+	Client netip.Addr
+	Places int
+}
+
+// Crowd returns who has the places of a pool at this gateway.
+func (g *Gateway) Crowd(pool string) Crowd {
+	p := g.pool(pool)
+	if p == nil {
+		return Crowd{}
+	}
+	now, clients := g.now(), make(map[netip.Addr]int)
+	oldest := now
+	p.mu.Lock()
+	for _, s := range p.all() {
+		from := s.since
+		if !s.at.IsZero() {
+			from = s.at
+		}
+		if s.state != slotWaiting && from.Before(oldest) {
+			oldest = from
+		}
+		if s.info != nil && s.info.Remote.IsValid() {
+			clients[s.info.Remote]++
+		}
+	}
+	p.mu.Unlock()
+	c := Crowd{OldestHold: now.Sub(oldest)}
+	for client, places := range clients {
+		if places > c.Places || places == c.Places && client.Less(c.Client) {
+			c.Client, c.Places = client, places
+		}
+	}
+	return c
 }
 
 // Tokens returns the numbers of a pool's tokens that are in use at this gateway.

@@ -138,19 +138,46 @@ func (o requestObserver) Done(r *proxy.Record) {
 	} else {
 		p.Wait(r.Outcome, r.Wait, "")
 	}
-	switch {
-	case r.FirstByte > 0:
+	if r.FirstByte > 0 {
 		p.Upstream(r.FirstByte)
-		if r.Outcome == admission.OutcomeUpstreamError {
-			p.UpstreamError(telemetry.UpstreamBroken)
-		}
-	case r.Outcome != admission.OutcomeUpstreamError:
-	case r.Status == http.StatusGatewayTimeout:
-		p.UpstreamError(telemetry.UpstreamTimeout)
-	case r.DialFailed:
-		p.UpstreamError(telemetry.UpstreamDial)
+	}
+	var recent telemetry.Recent
+	result, sent := resultOf(r)
+	switch {
+	case r.Outcome.Refused():
+		recent.Refused++
+	case !sent || result == telemetry.ResultLeft:
+	case result.Failed():
+		recent.Ended, recent.Failed = 1, 1
+	case result == telemetry.Result5xx:
+		recent.Ended, recent.Errors = 1, 1
 	default:
-		p.UpstreamError(telemetry.UpstreamBroken)
+		recent.Ended++
+	}
+	p.Count(recent)
+	if sent {
+		p.AddUpstream(r.UpstreamURL).Ended(result, r.FirstByte)
+	}
+}
+
+// resultOf returns what came of a request at its upstream, if it was sent to one.
+func resultOf(r *proxy.Record) (result telemetry.Result, sent bool) {
+	if r.UpstreamURL == "" || r.Pool == "" {
+		return "", false
+	}
+	switch {
+	case r.Outcome == admission.OutcomeUpstreamError && r.DialFailed:
+		return telemetry.ResultDial, true
+	case r.Outcome == admission.OutcomeUpstreamError && r.Status == http.StatusGatewayTimeout:
+		return telemetry.ResultTimeout, true
+	case r.Outcome == admission.OutcomeUpstreamError:
+		return telemetry.ResultBroken, true
+	case r.UpstreamStatus > 0:
+		return telemetry.ResultOf(r.UpstreamStatus), true
+	case r.Outcome == admission.OutcomeAdmitted && r.Status == 0: // TCP
+		return telemetry.Result1xx, true
+	default:
+		return telemetry.ResultLeft, true
 	}
 }
 

@@ -237,8 +237,10 @@ func (n *Node) sample(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	leader := ""
+	upstreams := upstreamLog{n.cfg.Logger, make(map[[2]string]string)}
 	for {
 		for _, p := range n.pools.gateway.Pools() {
+			upstreams.look(p.Name, n.report.upstreams(p.Name))
 			if p.Waiting > 0 {
 				n.cfg.Metrics.Pool(p.Name).Waiting(n.pools.gateway.Oldest(p.Name))
 			}

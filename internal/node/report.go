@@ -75,7 +75,7 @@ func (r *report) status() admin.Status {
 	for _, p := range r.pools.gateway.Pools() {
 		s.Pools = append(s.Pools, r.pool(view, p))
 	}
-	s.Gateway.Troubles = append(r.cfg.Troubles(), r.unlike(s.Pools)...)
+	s.Gateway.Troubles = append(append(r.cfg.Troubles(), r.unlike(s.Pools)...), r.disk()...)
 	s.Events = r.peers.history.recent(time.Now())
 	return s
 }
@@ -107,7 +107,15 @@ func (r *report) pool(view *membership.View, p gateway.PoolStatus) admin.Pool {
 	if p.Rate != (membership.Rate{}) {
 		out.Rate = &admin.PoolRate{Down: p.Rate.Down, Up: p.Rate.Up, DownHere: int64(p.Down.Share), UpHere: int64(p.Up.Share)}
 	}
-	out.AccessWindow = accessWindow(r.cfg.Metrics.Pool(p.Name).Window())
+	counts := r.cfg.Metrics.Pool(p.Name)
+	out.AccessWindow = accessWindow(counts.Window())
+	crowd := r.pools.gateway.Crowd(p.Name)
+	out.TicketsHolding, out.OldestHoldSeconds = p.TicketsHolding, crowd.OldestHold.Seconds()
+	if crowd.Places > 0 {
+		out.Client = admin.Client{Name: crowd.Client.String(), Places: crowd.Places}
+	}
+	out.Recent = recent(counts.Recent())
+	out.Upstreams = r.upstreams(p.Name)
 	return out
 }
 
@@ -132,11 +140,13 @@ func (r *report) State() telemetry.State {
 	r.agreement(&out)
 	out.Draining = r.data.draining()
 	r.cfg.State(&out)
+	out.DiskSize, out.DiskFree, _ = diskSpace(r.cfg.DataDir)
 	for _, p := range r.pools.gateway.Pools() {
 		state := telemetry.PoolState{
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
 			Oldest: r.pools.gateway.Oldest(p.Name), QueueLimit: p.QueueLimit,
-			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
+			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]telemetry.UpstreamState),
+			Configured: (*r.capacities.Load())[p.Name], OldestHold: r.pools.gateway.Crowd(p.Name).OldestHold,
 		}
 		if p.Rate != (membership.Rate{}) {
 			state.Rates = map[string]telemetry.RateState{
@@ -157,7 +167,7 @@ func (r *report) State() telemetry.State {
 		}
 		for _, u := range r.data.handler.Upstreams() {
 			if u.Pool == p.Name {
-				state.Upstreams[u.URL] = u.Healthy
+				state.Upstreams[u.URL] = telemetry.UpstreamState{Healthy: u.Healthy, InFlight: u.InFlight, Quiet: u.Quiet}
 			}
 		}
 		out.Pools = append(out.Pools, state)

@@ -29,7 +29,7 @@ const legend = (format, labels) => format.replace(/\{\{\s*(\w+)\s*\}\}/g, (_, na
 // value for each step, null where there is none.
 async function frames(target) {
   const query = substitute(target.expr);
-  const { result } = await ask("/api/v1/query_range", { query, start: end - span, end, step });
+  const { result } = await ask("/api/v1/query_range", { query, start: target.instant ? end : end - span, end, step });
   const times = Array.from({ length: Math.floor(span / step) + 1 }, (_, i) => end - span + i * step);
   return result.map(({ metric, values }) => {
     const found = new Map(values.map(([t, v]) => [Math.round((t - end + span) / step), Number(v)]));

@@ -1,0 +1,257 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Upstream is what a gateway knows of an upstream of a pool, and in Fleet what all know.
+type Upstream struct {
+	URL string `json:"url"`
+	// Up tells whether requests are sent there. If not, DownSeconds says for how long, Why
+	// what the last check or request said, and, in Fleet, DownAt which gateways say so.
+	Up          bool     `json:"up"`
+	DownSeconds float64  `json:"down_seconds,omitempty"`
+	Why         string   `json:"why,omitempty"`
+	DownAt      []string `json:"down_at,omitempty"`
+	InFlight    int      `json:"in_flight"`
+	// Unanswered of those in flight wait for the header of an answer; none has come for
+	// QuietSeconds.
+	Unanswered   int     `json:"unanswered"`
+	QuietSeconds float64 `json:"quiet_seconds,omitempty"`
+	// Recent requests that were sent there.
+	Recent Recent `json:"recent"`
+	// Header sums up how long the headers of answers took in the last 60 seconds, Usual in
+	// the quarter of an hour before.
+	Header Times `json:"header"`
+	Usual  Times `json:"usual"`
+}
+
+// Recent counts requests that ended in the last 60 seconds.
+type Recent struct {
+	// Ended with an answer of an upstream, or because it gave none: those whose client
+	// left before do not count.
+	Ended uint64 `json:"ended"`
+	// Errors were answered with 5xx by the upstream, Failed got 502 or 504 from the gateway, and
+	// Refused ended without being sent.
+	Errors  uint64 `json:"errors"`
+	Failed  uint64 `json:"failed"`
+	Refused uint64 `json:"refused"`
+}
+
+func (r *Recent) add(o Recent) {
+	r.Ended += o.Ended
+	r.Errors += o.Errors
+	r.Failed += o.Failed
+	r.Refused += o.Refused
+}
+
+// bad is the share of requests that the upstream failed.
+func (r Recent) bad() float64 { return float64(r.Errors+r.Failed) / float64(max(1, r.Ended)) }
+
+// Times are so many durations, and their mean.
+type Times struct {
+	Count      uint64  `json:"count"`
+	MeanMillis float64 `json:"mean_ms"`
+}
+
+func (t *Times) add(o Times) {
+	if n := t.Count + o.Count; n > 0 {
+		t.MeanMillis = (t.MeanMillis*float64(t.Count) + o.MeanMillis*float64(o.Count)) / float64(n)
+		t.Count = n
+	}
+}
+
+// Client is the client that has most of a pool's places, waiting or in flight.
+type Client struct {
+	Name   string `json:"name"`
+	Places int    `json:"places"`
+}
+
+// mergeUpstreams adds what a gateway knows of its upstreams to what others do.
+func mergeUpstreams(all []Upstream, gateway string, its []Upstream) []Upstream {
+	for _, u := range its {
+		if !u.Up {
+			u.DownAt = []string{gateway}
+		}
+		i := slices.IndexFunc(all, func(o Upstream) bool { return o.URL == u.URL })
+		if i < 0 {
+			all = append(all, u)
+			continue
+		}
+		o := &all[i]
+		if !u.Up {
+			o.DownAt = append(o.DownAt, gateway)
+			o.DownSeconds, o.Why = max(o.DownSeconds, u.DownSeconds), cmp.Or(o.Why, u.Why)
+		}
+		switch {
+		case u.Unanswered == 0:
+		case o.Unanswered == 0:
+			o.QuietSeconds = u.QuietSeconds
+		default:
+			o.QuietSeconds = min(o.QuietSeconds, u.QuietSeconds)
+		}
+		o.Up = o.Up || u.Up
+		o.InFlight += u.InFlight
+		o.Unanswered += u.Unanswered
+		o.Recent.add(u.Recent)
+		o.Header.add(u.Header)
+		o.Usual.add(u.Usual)
+	}
+	return all
+}
+
+// largest returns who has most places, of what each gateway says of its own.
+func largest(of []PoolPart) Client {
+	var most Client
+	places := make(map[string]int)
+	for _, p := range of {
+		if p.Client.Places == 0 {
+			continue
+		}
+		n := places[p.Client.Name] + p.Client.Places
+		if places[p.Client.Name] = n; n > most.Places {
+			most = Client{p.Client.Name, n}
+		}
+	}
+	return most
+}
+
+// The bounds beyond which an upstream is not as it should be.
+const (
+	badShare     = 0.05
+	slowFactor   = 5
+	slowLeast    = 50 // ms above the usual
+	usualLeast   = 10 // answers, to speak of the usual
+	quietLeast   = 10 // seconds
+	crowdedShare = 0.8
+)
+
+// The words for how an upstream is.
+const (
+	UpstreamUp      = "up"
+	UpstreamDown    = "down"
+	UpstreamSilent  = "silent"
+	UpstreamFailing = "failing"
+	UpstreamSlow    = "slow"
+)
+
+// Word describes an upstream in one word.
+func (u Upstream) Word() string {
+	usual := 0.0
+	if u.Usual.Count >= usualLeast {
+		usual = u.Usual.MeanMillis
+	}
+	switch {
+	case !u.Up:
+		return UpstreamDown
+	case u.Unanswered > 0 && u.QuietSeconds > max(quietLeast, slowFactor*usual/1000):
+		return UpstreamSilent
+	case u.Recent.bad() > badShare:
+		return UpstreamFailing
+	case len(u.DownAt) > 0:
+		return UpstreamDown + " at " + strings.Join(u.DownAt, ", ")
+	case usual > 0 && u.Header.Count > 0 && u.Header.MeanMillis > slowFactor*usual && u.Header.MeanMillis > usual+slowLeast:
+		return UpstreamSlow
+	default:
+		return UpstreamUp
+	}
+}
+
+// ErrorsPerSecond is the mean of the last 60 seconds.
+func (u Upstream) ErrorsPerSecond() float64 { return float64(u.Recent.Errors+u.Recent.Failed) / 60 }
+
+// trouble says what is wrong with an upstream; empty: nothing is.
+func (u Upstream) trouble() string {
+	switch u.Word() {
+	case UpstreamUp:
+		return ""
+	case UpstreamSilent:
+		return fmt.Sprintf("%s has not answered for %s; %s for an answer", u.URL, Seconds(u.QuietSeconds), count(u.Unanswered, "request waits", "requests wait"))
+	case UpstreamFailing:
+		of := count(int(min(u.Recent.Ended, math.MaxInt32)), "request", "requests")
+		switch {
+		case u.Recent.Failed == 0:
+			return fmt.Sprintf("%s answered %d of %s in 60 s with 5xx", u.URL, u.Recent.Errors, of)
+		case u.Recent.Errors == 0:
+			return fmt.Sprintf("%s gave no answer to %d of %s in 60 s", u.URL, u.Recent.Failed, of)
+		default:
+			return fmt.Sprintf("%s answered %d of %s in 60 s with 5xx, and gave no answer to %d", u.URL, u.Recent.Errors, of, u.Recent.Failed)
+		}
+	case UpstreamSlow:
+		return fmt.Sprintf("%s takes %s to answer, usually %s", u.URL, Millis(u.Header.MeanMillis), Millis(u.Usual.MeanMillis))
+	default: // down somewhere
+		where := ""
+		if u.Up {
+			where = " at " + strings.Join(u.DownAt, ", ")
+		}
+		why := ""
+		if u.Why != "" {
+			why = ": " + strings.TrimPrefix(u.Why, "upstream: ")
+		}
+		return fmt.Sprintf("%s is down%s, for %s%s", u.URL, where, Seconds(u.DownSeconds), why)
+	}
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// service says what is wrong with what the clients of a pool get, the worst first.
+func (p Pool) service() []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, p.Name+": "+fmt.Sprintf(format, args...)+".") }
+	f := p.Fleet
+	ups := slices.SortedStableFunc(slices.Values(f.Upstreams), func(a, b Upstream) int { return severity(b) - severity(a) })
+	down := 0
+	for _, u := range ups {
+		if !u.Up {
+			down++
+		}
+	}
+	if down > 1 && down == len(ups) {
+		say("all %d upstreams are down", down)
+	}
+	for _, u := range ups {
+		if t := u.trouble(); t != "" {
+			say("%s", t)
+		}
+	}
+	if f.TicketsHolding > 0 && f.TicketsHolding >= p.K && f.Waiting > 0 {
+		say("tickets hold all %s, one for %s; %s", count(p.K, "slot", "slots"), Seconds(f.OldestHoldSeconds), count(f.Waiting, "request waits", "requests wait"))
+	}
+	if places := f.InFlight + f.Waiting; f.Client.Places > 2*p.K && float64(f.Client.Places) >= crowdedShare*float64(places) &&
+		(f.Client.Places < places || f.Recent.Refused > 0) {
+		say("the client %s has %d of %d places; others wait or are refused", f.Client.Name, f.Client.Places, places)
+	}
+	return out
+}
+
+// severity orders upstreams: those that are down come first.
+func severity(u Upstream) int {
+	switch u.Word() {
+	case UpstreamUp:
+		return 0
+	case UpstreamDown:
+		return 3
+	case UpstreamSilent, UpstreamFailing:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// Answers says what became of the pool's requests lately; empty: none has ended.
+func (f PoolFleet) Answers() string {
+	r := f.Recent
+	if r.Ended+r.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d answered with 5xx by the upstream, %d with 502 or 504 here, %d refused, of %d in 60 s", r.Errors, r.Failed, r.Refused, r.Ended+r.Refused)
+}

@@ -1,0 +1,15 @@
+package node
+
+import "fmt"
+
+// little is the share of its disk below which data_dir has too little left, as in the alert.
+const little = 0.05
+
+// disk says that the disk of data_dir is nearly full.
+func (r *report) disk() []string {
+	size, free, ok := diskSpace(r.cfg.DataDir)
+	if !ok || float64(free) >= little*float64(size) {
+		return nil
+	}
+	return []string{fmt.Sprintf("the disk of data_dir %s has %d MiB of %d MiB left", r.cfg.DataDir, free>>20, size>>20)}
+}

@@ -1,0 +1,74 @@
+package node
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// upstreams returns what this gateway knows of a pool's upstreams.
+func (r *report) upstreams(pool string) []admin.Upstream {
+	var out []admin.Upstream
+	counts := r.cfg.Metrics.Pool(pool)
+	for _, u := range r.data.handler.Upstreams() {
+		if u.Pool == pool {
+			out = append(out, upstream(&u, counts.AddUpstream(u.URL)))
+		}
+	}
+	return out
+}
+
+func upstream(u *proxy.UpstreamStatus, counts *telemetry.Upstream) admin.Upstream {
+	now, usual := counts.Headers()
+	out := admin.Upstream{
+		URL: u.URL, Up: u.Healthy, InFlight: u.InFlight, Unanswered: u.Unanswered, QuietSeconds: u.Quiet.Seconds(),
+		Recent: recent(counts.Recent()), Header: times(now), Usual: times(usual),
+	}
+	if !u.Healthy {
+		out.DownSeconds = time.Since(u.Since).Seconds()
+		if u.Why != nil {
+			out.Why = u.Why.Error()
+		}
+	}
+	return out
+}
+
+func recent(r telemetry.Recent) admin.Recent {
+	return admin.Recent{Ended: r.Ended, Errors: r.Errors, Failed: r.Failed, Refused: r.Refused}
+}
+
+func times(w telemetry.Window) admin.Times {
+	return admin.Times{Count: w.Count, MeanMillis: millis(w.Mean())}
+}
+
+// upstreamLog logs when an upstream has become silent, slow, or full of errors, and when that
+// is over. The proxy logs those that are down.
+type upstreamLog struct {
+	log *slog.Logger
+	was map[[2]string]string // the word for an upstream of a pool
+}
+
+// look compares the upstreams of a pool with what they were.
+func (l *upstreamLog) look(pool string, all []admin.Upstream) {
+	for _, u := range all {
+		key, word := [2]string{pool, u.URL}, u.Word()
+		was := l.was[key]
+		l.was[key] = word
+		log := l.log.With(slog.String("pool", pool), slog.String("upstream", u.URL))
+		switch {
+		case word == was:
+		case word == admin.UpstreamSilent:
+			log.Warn("upstream is silent", slog.Int("unanswered", u.Unanswered), slog.Float64("quiet_s", u.QuietSeconds))
+		case word == admin.UpstreamFailing:
+			log.Warn("upstream fails requests", slog.Uint64("requests", u.Recent.Ended), slog.Uint64("answered_5xx", u.Recent.Errors),
+				slog.Uint64("unanswered", u.Recent.Failed), slog.String("hint", "of the last 60 s"))
+		case word == admin.UpstreamSlow:
+			log.Warn("upstream is slow", slog.Float64("answers_in_ms", u.Header.MeanMillis), slog.Float64("usually_ms", u.Usual.MeanMillis))
+		case word == admin.UpstreamUp && (was == admin.UpstreamSilent || was == admin.UpstreamFailing || was == admin.UpstreamSlow):
+			log.Info("upstream answers as usual again", slog.String("was", was))
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Result is what came of a request that was sent to an upstream.
+type Result string
+
+// The results. An answer has its class.
+const (
+	Result1xx     Result = "1xx" // an upgrade, or a TCP connection that was made
+	Result2xx     Result = "2xx"
+	Result3xx     Result = "3xx"
+	Result4xx     Result = "4xx"
+	Result5xx     Result = "5xx"
+	ResultDial    Result = "dial"    // no connection
+	ResultTimeout Result = "timeout" // no answer in time
+	ResultBroken  Result = "broken"  // the connection broke
+	ResultLeft    Result = "left"    // the client left before there was an answer
+)
+
+var results = []Result{Result1xx, Result2xx, Result3xx, Result4xx, Result5xx, ResultDial, ResultTimeout, ResultBroken, ResultLeft}
+
+// ResultOf returns the result of an answer with this status.
+func ResultOf(status int) Result {
+	if class := status / 100; class >= 1 && class <= 5 {
+		return results[class-1]
+	}
+	return ResultBroken
+}
+
+// Failed reports whether the upstream gave no answer.
+func (r Result) Failed() bool { return r == ResultDial || r == ResultTimeout || r == ResultBroken }
+
+// Upstream counts for one upstream of a pool. It is safe for concurrent use.
+type Upstream struct {
+	total   map[Result]prometheus.Counter
+	headers *window // how long the header of an answer took
+	last    tally
+}
+
+func newUpstream(m *Metrics, requests *prometheus.CounterVec, pool, url string) *Upstream {
+	u := &Upstream{total: make(map[Result]prometheus.Counter), headers: newWindow(m.now, m.started)}
+	for _, r := range results {
+		u.total[r] = requests.WithLabelValues(pool, url, string(r))
+	}
+	return u
+}
+
+// Ended counts a request that has ended. Header is how long the answer's header took; 0: none
+// came.
+func (u *Upstream) Ended(r Result, header time.Duration) {
+	u.total[r].Inc()
+	if header > 0 {
+		u.headers.observe(header)
+	}
+	at := u.headers.now().Sub(u.headers.started)
+	switch {
+	case r == ResultLeft:
+	case r.Failed():
+		u.last.count(at, Recent{Ended: 1, Failed: 1})
+	case r == Result5xx:
+		u.last.count(at, Recent{Ended: 1, Errors: 1})
+	default:
+		u.last.count(at, Recent{Ended: 1})
+	}
+}
+
+// Recent returns what became of the requests that ended in the last 60 seconds.
+func (u *Upstream) Recent() Recent { return u.last.sum(u.headers.now().Sub(u.headers.started)) }
+
+// Headers returns how long headers took in the last 60 seconds, and in the quarter of an hour
+// before.
+func (u *Upstream) Headers() (now, usual Window) {
+	at := u.headers.now()
+	now = u.headers.totals()
+	for _, w := range u.headers.past(at.Add(-windowSlots*slotLength), windowSlots*slotLength, keptSlots/windowSlots-1) {
+		usual.Count += w.Count
+		usual.Sum += w.Sum
+	}
+	return now, usual
+}
+
+// Recent counts requests that ended in the last 60 seconds.
+type Recent struct {
+	// Ended with an answer of the upstream, or because it gave none; Refused without one.
+	Ended, Refused uint64
+	// Errors were answered with 5xx by the upstream. Failed got no answer from it, but
+	// 502 or 504 from this gateway.
+	Errors, Failed uint64
+}
+
+func (r *Recent) add(o Recent) {
+	r.Ended += o.Ended
+	r.Refused += o.Refused
+	r.Errors += o.Errors
+	r.Failed += o.Failed
+}
+
+// tally counts by the second. The zero value is empty.
+type tally struct {
+	mu    sync.Mutex // guards slots
+	slots [windowSlots]struct {
+		number int64
+		Recent
+	}
+}
+
+func (t *tally) count(at time.Duration, r Recent) {
+	number := int64(at / slotLength)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &t.slots[number%windowSlots]
+	if s.number != number {
+		s.number, s.Recent = number, Recent{}
+	}
+	s.add(r)
+}
+
+func (t *tally) sum(at time.Duration) Recent {
+	number := int64(at / slotLength)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all Recent
+	for i := range t.slots {
+		if s := &t.slots[i]; number-s.number < windowSlots {
+			all.add(s.Recent)
+		}
+	}
+	return all
+}
