@@ -69,8 +69,8 @@ type Record struct {
 	FirstByte time.Duration
 	// Upstream is host and port of the upstream, empty if none was chosen.
 	Upstream string
-	// UpstreamURL is the upstream as it is configured.
-	UpstreamURL string
+	// UpstreamURL is the upstream as it is configured; nil if none was chosen.
+	UpstreamURL *string
 	// UpstreamStatus is what the upstream answered, Status what was sent to
 	// the client: 499 if it had left before an answer could be given.
 	UpstreamStatus, Status int
@@ -82,7 +82,7 @@ type Record struct {
 	Retries int
 	// NewConns and ReusedConns count the connections to upstreams that the request
 	// was written to: one, unless it was sent again.
-	NewConns, ReusedConns int
+	NewConns, ReusedConns int32
 }
 
 // Observer counts requests, for metrics. Its methods are called on the

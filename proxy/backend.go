@@ -41,6 +41,7 @@ type backend struct {
 	// since quiet, or for as long as one has waited.
 	unanswered int
 	quiet      time.Time
+	gaveUp     time.Time // when one ended without an answer last
 }
 
 // share returns u's part of the requests, relative to others of its rank. One that is new,

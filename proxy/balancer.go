@@ -56,7 +56,7 @@ func (b *balancer) pick(tried []*backend) *backend {
 		u.health.again = time.Now().Add(b.policy.Interval) // one request at a time tries it
 	}
 	u.inFlight++
-	if u.unanswered++; u.unanswered == 1 {
+	if u.unanswered++; u.unanswered == 1 && time.Since(u.gaveUp) > quietGap {
 		u.quiet = time.Now()
 	}
 	return u
@@ -83,10 +83,16 @@ func (b *balancer) settled(u *backend, answered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u.unanswered--
-	if answered {
-		u.quiet = time.Now()
+	if now := time.Now(); answered {
+		u.quiet, u.gaveUp = now, time.Time{}
+	} else {
+		u.gaveUp = now
 	}
 }
+
+// quietGap is how long nobody may wait for an answer of an upstream that has given none, and it
+// still counts as quiet since before: all that waited may have timed out at once.
+const quietGap = 5 * time.Second
 
 // done ends a request to u, and notes what the request has shown of u.
 func (b *balancer) done(u *backend, v verdict, cause error) {

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 )
@@ -132,4 +134,38 @@ func TestResendGoesNowhereElse(t *testing.T) {
 	if rec := g.records.next(t); res.StatusCode != 502 || hits.Load() != 1 || rec.ReusedConns != 1 {
 		t.Errorf("status %d, %d upstreams have seen it, %+v", res.StatusCode, hits.Load(), rec)
 	}
+}
+
+// TestQuiet: an upstream is quiet from the moment when a request begins to wait for its answer, over
+// requests that give up, until it answers.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &backend{weight: 1}
+		b := &balancer{backends: []*backend{u}, policy: Health{}.withDefaults()}
+		quiet := func(want time.Duration, unanswered int) {
+			t.Helper()
+			if s := b.status()[0]; s.Quiet != want || s.Unanswered != unanswered {
+				t.Errorf("quiet for %v, %d unanswered; want %v, %d", s.Quiet, s.Unanswered, want, unanswered)
+			}
+		}
+		ask := func() { b.pick(nil) }
+		settle := func(answered bool) { b.settled(u, answered); b.done(u, verdictNone, nil) }
+		ask()
+		time.Sleep(10 * time.Second)
+		ask()
+		quiet(10*time.Second, 2)
+		settle(false)
+		settle(false)
+		quiet(0, 0)
+		time.Sleep(time.Second)
+		ask()
+		quiet(11*time.Second, 1)
+		settle(true)
+		ask()
+		quiet(0, 1)
+		settle(false)
+		time.Sleep(time.Minute)
+		ask()
+		quiet(0, 1)
+	})
 }

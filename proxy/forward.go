@@ -71,7 +71,7 @@ func (ex *exchange) try(r *http.Request, u *backend) {
 	at := &ex.attempt
 	at.backend.Store(u)
 	at.verdict, at.settled, ex.failure = verdictNone, false, nil
-	ex.rec.Upstream, ex.rec.UpstreamURL, ex.rec.DialFailed = u.name, u.configured, false
+	ex.rec.Upstream, ex.rec.UpstreamURL, ex.rec.DialFailed = u.name, &u.configured, false
 	defer func() {
 		if !at.settled {
 			ex.route.balancer.settled(u, false)

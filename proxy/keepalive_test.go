@@ -88,7 +88,7 @@ func TestDeadIdleConnection(t *testing.T) {
 		req.ContentLength = int64(len(tt.body))
 		res = g.do(req)
 		_ = res.Body.Close()
-		if rec := g.records.next(t); rec.ReusedConns != 1 || rec.NewConns != tt.seen-1 {
+		if rec := g.records.next(t); rec.ReusedConns != 1 || int(rec.NewConns) != tt.seen-1 {
 			t.Errorf("%s %q: written to %d reused and %d new connections", tt.method, tt.body, rec.ReusedConns, rec.NewConns)
 		}
 		g.handler.Close()

@@ -238,7 +238,7 @@ func (se *session) connect() *upstream.Tunnel {
 	b := se.route.balancer
 	var tried []*backend
 	for u := b.pick(nil); u != nil; u = b.pick(tried) {
-		se.backend, se.rec.Upstream, se.rec.UpstreamURL, se.rec.Retries = u, u.name, u.configured, len(tried)
+		se.backend, se.rec.Upstream, se.rec.UpstreamURL, se.rec.Retries = u, u.name, &u.configured, len(tried)
 		tunnel, err := u.client.Tunnel(ctx)
 		b.settled(u, err == nil)
 		if err == nil {

@@ -131,7 +131,7 @@ func (o requestObserver) Done(r *proxy.Record) {
 	p.Outcome(r.Outcome)
 	p.Answered(r.Status, r.RequestBytes, r.Bytes)
 	p.Retried(r.Retries)
-	p.Connected(r.NewConns, r.ReusedConns)
+	p.Connected(int(r.NewConns), int(r.ReusedConns))
 	o.refusals.add(r)
 	if r.Hold > 0 { // it was admitted
 		p.Hold(r.Hold)
@@ -156,13 +156,13 @@ func (o requestObserver) Done(r *proxy.Record) {
 	}
 	p.Count(recent)
 	if sent {
-		p.AddUpstream(r.UpstreamURL).Ended(result, r.FirstByte)
+		p.AddUpstream(*r.UpstreamURL).Ended(result, r.FirstByte)
 	}
 }
 
 // resultOf returns what came of a request at its upstream, if it was sent to one.
 func resultOf(r *proxy.Record) (result telemetry.Result, sent bool) {
-	if r.UpstreamURL == "" || r.Pool == "" {
+	if r.UpstreamURL == nil || r.Pool == "" {
 		return "", false
 	}
 	switch {
