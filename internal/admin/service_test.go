@@ -24,7 +24,8 @@ func TestService(t *testing.T) {
 		"no answers":   {PoolFleet{Upstreams: []Upstream{{URL: url, Up: true, Recent: Recent{Ended: 100, Failed: 40}}}}, "failing", []string{url + " gave no answer to 40 of 100 requests in 60 s."}},
 		"slow":         {PoolFleet{Upstreams: []Upstream{{URL: url, Up: true, Header: Times{10, 750}, Usual: usual}}}, "slow", []string{url + " takes 750 ms to answer, usually 50 ms."}},
 		"several": {
-			PoolFleet{Upstreams: []Upstream{{URL: url, Up: true}, {URL: "http://10.0.1.2:80", DownAt: []string{"gw-1"}, DownSeconds: 8}}}, "up",
+			PoolFleet{Upstreams: []Upstream{{URL: url, Up: true}, {URL: "http://10.0.1.2:80", DownAt: []string{"gw-1"}, DownSeconds: 8}}},
+			"up",
 			[]string{"http://10.0.1.2:80 is down, for 8.0 s."},
 		},
 		"tickets": {PoolFleet{TicketsHolding: 6, OldestHoldSeconds: 150, Waiting: 8}, "", []string{"tickets hold all 6 slots, one for 2 min 30 s; 8 requests wait."}},
