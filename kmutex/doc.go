@@ -36,7 +36,7 @@
 // Peer Systems", ICDCS 2008; its tree is that of M. Naimi, M. Trehel and
 // A. Arnold, "A Log (N) Distributed Mutual Exclusion Algorithm Based on Path
 // Reversal". Where the printed pseudo-code is wrong, or the code here goes
-// another way on purpose, docs/divergence.md says so.
+// another way on purpose, DIVERGENCE.md says so.
 //
 //	paper, section 3.2                here
 //	Request CS                        acquire, pump, ask (line.go)

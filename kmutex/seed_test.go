@@ -11,7 +11,7 @@ import (
 )
 
 // seedNode is the paper's node (section 3.2) with its misprints corrected as
-// docs/divergence.md lists them, written down without a look at the machine:
+// DIVERGENCE.md lists them, written down without a look at the machine:
 // the reference that early binding is compared with. Nodes are 0..n-1 here and
 // nobody is -1, as in the paper.
 type seedNode struct {
