@@ -182,11 +182,11 @@ func valueType(path string, t reflect.Type) (name string, words []string) {
 	}
 	switch kindOf(reflect.Zero(t)) {
 	case kindWhole:
-		return "whole number", nil
+		return "integer", nil
 	case kindNumber:
 		return "number", nil
 	case kindSwitch:
-		return "true or false", nil
+		return "bool", nil
 	case kindText:
 		if namesFile(path) {
 			return "file", nil
