@@ -178,7 +178,7 @@ func plural(noun string) string {
 // valueType names the type of a value, and the words that it knows.
 func valueType(path string, t reflect.Type) (name string, words []string) {
 	if words = wordsOf(path, t); words != nil {
-		return "`" + strings.Join(words, "`, `") + "`", words
+		return "`" + strings.Join(words, "` or `") + "`", words
 	}
 	switch kindOf(reflect.Zero(t)) {
 	case kindWhole:
@@ -253,7 +253,7 @@ const referenceHead = `# Configuration
 One YAML file: ` + "`kgate serve -c FILE`" + `. Check it before it is used, with all errors at once: ` + "`kgate check -c FILE`" + `; ` + "`--print`" + ` shows what then holds.
 Then ` + "`kgate reload`" + ` or ` + "`systemctl reload kgate`" + `.
 
-Every key has a default, except a pool's name and k. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over
+Behind each key: its type, and its default; a pool's name and k have none. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over
 the file, and the file over the default. Durations have a unit: 500ms, 60s, 5m, 1h30m. This page is made from the code.
 
 A change counts with the reload, unless the key says
@@ -304,10 +304,9 @@ func (r *reference) write(b *strings.Builder, flag map[string]string) {
 	if r.doc != "" {
 		b.WriteString(r.doc + "\n\n")
 	}
-	b.WriteString("| key | value | |\n|---|---|---|\n")
 	for _, key := range r.below {
 		if len(key.below) == 0 {
-			fmt.Fprintf(b, "| `%s` | %s | %s |\n", key.name, key.valueText(), key.docText(flag[key.path]))
+			fmt.Fprintf(b, "- `%s` (%s): %s\n", key.name, key.valueText(), key.docText(flag[key.path]))
 		}
 	}
 }
@@ -370,7 +369,7 @@ func (r *reference) valueText() string {
 	case "", "false":
 		return name
 	default:
-		return name + ": `" + text + "`"
+		return name + ", default `" + text + "`"
 	}
 }
 
@@ -394,7 +393,7 @@ func (r *reference) docText(flag string) string {
 	if flag != "" {
 		doc += " `" + flag + "`"
 	}
-	return strings.ReplaceAll(doc, "|", `\|`)
+	return doc
 }
 
 // TestReference holds docs/configuration.md to the code.
