@@ -21,18 +21,17 @@ import (
 type Cluster struct {
 	*raftNode   // this gateway's raft server and what it has applied
 	incarnation *incarnation
-	peers       *peerClient    // asks other gateways
-	prober      *prober        // dials members that may be gone
-	leaders     *leaderWatch   // knows whether there is a leader
-	leases      *leaseServer   // grants leases, as the leader
-	states      *stateComparer // compares what gateways have applied
-	guard       *rpcGuard      // judges raft's messages
-	holder      *leaseHolder   // renews this gateway's lease
-	elections   *elections     // calls elections
-	proposer    *proposer      // has commands committed, hands the lead over
-	judge       *judge         // suspends and expires members, as the leader
-	reconciler  *reconciler    // starts the cluster; lets gateways in, as the leader
-	control     *http.Server   // answers other gateways
+	peers       *peerClient  // asks other gateways
+	prober      *prober      // dials members that may be gone
+	leaders     *leaderWatch // knows whether there is a leader
+	leases      *leaseServer // grants leases, as the leader
+	guard       *rpcGuard    // judges raft's messages
+	holder      *leaseHolder // renews this gateway's lease
+	elections   *elections   // calls elections
+	proposer    *proposer    // has commands committed, hands the lead over
+	judge       *judge       // suspends and expires members, as the leader
+	reconciler  *reconciler  // starts the cluster; lets gateways in, as the leader
+	control     *http.Server // answers other gateways
 
 	closed func() error
 }
@@ -74,12 +73,11 @@ func newCluster(n *raftNode) *Cluster {
 	prober := newProber(n, peers)
 	leaders := &leaderWatch{raftNode: n, peers: peers, prober: prober}
 	leases := newLeaseServer(n, leaders, i)
-	states := &stateComparer{raftNode: n, peers: peers, leases: leases}
 	proposer := &proposer{raftNode: n, peers: peers, leaders: leaders}
 	judge := &judge{raftNode: n, incarnation: i, peers: peers, prober: prober, leases: leases, proposer: proposer}
 	return &Cluster{
-		raftNode: n, incarnation: i, peers: peers, prober: prober, leaders: leaders, leases: leases, states: states,
-		guard:     &rpcGuard{raftNode: n, prober: prober, leaders: leaders, states: states},
+		raftNode: n, incarnation: i, peers: peers, prober: prober, leaders: leaders, leases: leases,
+		guard:     &rpcGuard{n},
 		holder:    &leaseHolder{raftNode: n, incarnation: i, peers: peers, leaders: leaders, leases: leases},
 		elections: &elections{raftNode: n, peers: peers, prober: prober, leaders: leaders},
 		proposer:  proposer, judge: judge,
@@ -100,7 +98,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
 	for _, loop := range []func(){
-		c.watchLeader, c.leases.rounds, c.states.run, c.holder.run, c.elections.comeBack, c.elections.run, c.judge.takeLeads, c.judge.watch, c.reconciler.run,
+		c.watchLeader, c.leases.rounds, c.holder.run, c.elections.comeBack, c.elections.run, c.judge.takeLeads, c.judge.watch, c.reconciler.run,
 	} {
 		c.wg.Go(loop)
 	}

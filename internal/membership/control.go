@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/views"
@@ -26,7 +25,6 @@ func (c *Cluster) newControl() *http.Server {
 		writeJSON(w, http.StatusOK, reach{Unreached: c.peers.unreached(r.Context(), r.URL.Query()["of"]...)})
 	})
 	mux.HandleFunc("GET "+pathTerm, c.serveTerm)
-	mux.HandleFunc("GET "+pathState, c.serveState)
 	mux.HandleFunc("POST "+pathLease, c.serveLease)
 	mux.HandleFunc("POST "+pathCommands, c.serveCommand)
 	mux.HandleFunc("POST "+pathEcho, func(w http.ResponseWriter, r *http.Request) {
@@ -173,20 +171,10 @@ func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	switch err := c.leases.ask(ctx, p); {
 	case err == nil:
-		writeJSON(w, http.StatusOK, renewalAnswer{Granted: true})
+		writeJSON(w, http.StatusOK, renewalAnswer{Granted: true, Applied: c.machine.newestCheckpoint()})
 	case errors.Is(err, errNotMember):
 		writeJSON(w, http.StatusOK, renewalAnswer{Lost: true})
 	default:
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 	}
-}
-
-func (c *Cluster) serveState(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	index, err := strconv.ParseUint(q.Get("index"), 10, 64)
-	if err != nil || q.Get("server") != c.storage.meta.Server {
-		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
-		return
-	}
-	writeJSON(w, http.StatusOK, c.states.stateOf(views.Checkpoint{Index: index, Digest: []byte(q.Get("digest"))}))
 }

@@ -101,7 +101,7 @@
 //
 //	Cluster             change.go, cluster.go: what its users call; control.go: what other gateways ask
 //	the leader's work   lead.go, join.go, bootstrap.go; suspect.go; propose.go
-//	raft's messages     rpc.go, elected.go: which of them raft gets; compare.go: who has agreed on what
+//	raft's messages     rpc.go, overlap.go: which of them raft gets
 //	leases, elections   renew.go, leaseserver.go; election.go
 //	other gateways      leaderwatch.go, prober.go, peers.go
 //	this gateway        incarnation.go; rafttransport.go, node.go, stream.go, raftlog.go

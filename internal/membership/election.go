@@ -196,24 +196,8 @@ func (e *elections) comeBack() {
 	}
 	e.callRoll()
 	e.tuneRaft()
-	switch behind := e.roll.behind() != nil; {
-	case behind:
-		e.awaitClaim()
-	case e.soleVoter():
+	if e.roll.behind() == nil && e.soleVoter() {
 		e.electMyself()
-	}
-}
-
-// awaitClaim waits for the voter that says more is agreed on. If nobody has brought this
-// gateway up to date by then, it goes on without.
-func (e *elections) awaitClaim() {
-	if e.sleep(e.closing, claimLeases*e.lease()) != nil {
-		return
-	}
-	if err := e.roll.behind(); err != nil && !e.soleVoter() {
-		e.roll.drop()
-		e.config.Logger.Error("going on without what another gateway says was agreed on: it has not led; k and pools may be older ones",
-			slog.Any("reason", err), slog.String("remedy", "check k with kgate status; if that gateway's data_dir is right, another one's was an old copy"))
 	}
 }
 

@@ -3,7 +3,6 @@ package membership
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -112,11 +111,8 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 	if time.Since(r.orphan) < 2*time.Second {
 		return
 	}
-	own, goesOn, servers := r.storage.clusterID(), "", r.servers()
+	own := r.storage.clusterID()
 	for name, id := range r.peers.identifyAll(r.closing, alive(peers)) {
-		if id.Cluster == own && !slices.ContainsFunc(servers, func(s raft.Server) bool { return string(s.ID) == id.Server }) {
-			goesOn = name
-		}
 		if id.Cluster != "" && id.Cluster != own {
 			r.stuck(fmt.Errorf("membership: this gateway belongs to cluster %s, %s to cluster %s: "+
 				"if this one is to join, stop it and move its data_dir away", own, name, id.Cluster))
@@ -125,12 +121,6 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 	}
 	if err := r.roll.behind(); err != nil {
 		r.stuck(fmt.Errorf("membership: no leader: %w", err))
-		return
-	}
-	voters, missing := r.seesVoters(peers)
-	if len(voters)-len(missing) <= 1 && len(voters) > 1 && goesOn != "" {
-		r.stuck(fmt.Errorf("membership: no leader: none of the gateways that this one knows is there; %s belongs to the same cluster: "+
-			"if the others have been replaced, stop this gateway and move its data_dir away, and it joins as a new one", goesOn))
 		return
 	}
 	r.stuck(r.leaderless(peers))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +21,6 @@ type leaderWatch struct {
 	// renewed is the newest renewal of this gateway's lease that another one granted; asked
 	// is the first that was sent to the present leader.
 	renewed, asked atomic.Pointer[renewal]
-	// handsOver are the servers that were told to take over the lead.
-	handsOver atomic.Pointer[handsOver]
 }
 
 // renewal is one that was sent to a leader.
@@ -38,14 +35,6 @@ func (r *renewal) of(leader string, term uint64) bool {
 	return r != nil && r.to == leader && r.term == term
 }
 
-// handsOver are the servers that this gateway has told in a term to take over the lead.
-// Raft stops waiting for one that is slow, but that one still calls its election: so
-// voters may elect it as long as the term lasts.
-type handsOver struct {
-	term uint64
-	to   []string
-}
-
 // termAnswer is what a voter says about the term that it is in.
 type termAnswer struct {
 	Term uint64 `json:"term"`
@@ -55,13 +44,6 @@ type termAnswer struct {
 	// Waits: its raft has asked for pre-votes in vain, and takes no call for an election
 	// before it asks again.
 	Waits bool `json:"waits,omitempty"`
-	// Leader is the server that it follows, itself if it leads; empty if there is none.
-	// HandsOver are the servers that it has handed the lead over to in Term.
-	Leader    string   `json:"leader,omitempty"`
-	HandsOver []string `json:"hands_over,omitempty"`
-	// Voted is the server that it has voted for in Term, empty if none. Older gateways
-	// do not say it.
-	Voted *string `json:"voted"`
 }
 
 // silentFrom returns when this gateway's leader counts as silent if it sends no more
@@ -108,15 +90,6 @@ func (w *leaderWatch) leaderless() bool {
 	return id == "" || w.prober.serverUnreachable(id) || time.Now().After(w.silentFrom(id))
 }
 
-// follows returns the leader that this gateway hears from, itself if it leads; empty if
-// there is none.
-func (w *leaderWatch) follows() string {
-	if w.leaderless() {
-		return ""
-	}
-	return w.leaderID()
-}
-
 // termOf asks a voter which term it is in.
 func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, error) {
 	if server == w.storage.meta.Server {
@@ -133,14 +106,8 @@ func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, er
 
 func (w *leaderWatch) term() termAnswer {
 	voted, in := w.storage.voted() // before the term: so a vote given in it is not missed
-	a := termAnswer{Term: w.raft.CurrentTerm(), Leaderless: w.leaderless(), Last: w.raft.LastIndex(), Leader: w.follows()}
-	if in != a.Term {
-		voted = ""
-	}
-	a.Voted, a.Waits = &voted, w.raft.State() == raft.Candidate && voted != w.storage.meta.Server
-	if h := w.handsOver.Load(); h != nil && h.term == a.Term {
-		a.HandsOver = h.to
-	}
+	a := termAnswer{Term: w.raft.CurrentTerm(), Leaderless: w.leaderless(), Last: w.raft.LastIndex()}
+	a.Waits = w.raft.State() == raft.Candidate && (in != a.Term || voted != w.storage.meta.Server)
 	return a
 }
 
@@ -158,16 +125,4 @@ func (w *leaderWatch) whileLed(ctx context.Context, leads string, cancel func())
 		case <-changed:
 		}
 	}
-}
-
-// noteSuccessor adds a server to handsOver. The caller holds ops.
-func (w *leaderWatch) noteSuccessor(server string) {
-	now := handsOver{term: w.raft.CurrentTerm(), to: []string{server}}
-	if h := w.handsOver.Load(); h != nil && h.term == now.term {
-		if slices.Contains(h.to, server) {
-			return
-		}
-		now.to = append(slices.Clone(h.to), server)
-	}
-	w.handsOver.Store(&now)
 }

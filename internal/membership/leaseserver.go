@@ -11,6 +11,7 @@ import (
 
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -28,6 +29,8 @@ const maxComplaints = 256
 type renewalAnswer struct {
 	Granted bool `json:"granted"`
 	Lost    bool `json:"lost"`
+	// Applied is how far the leader has applied the log, and what.
+	Applied views.Checkpoint `json:"applied"`
 }
 
 // leaseServer is the leader's end of the leases: it drives a lease.Grantor for each

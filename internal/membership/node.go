@@ -265,10 +265,6 @@ func (n *raftNode) soleVoter() bool {
 	return len(voters) == 1 && voters[0] == n.storage.meta.Server
 }
 
-func (n *raftNode) otherVoters() []string {
-	return slices.DeleteFunc(n.voters(), func(v string) bool { return v == n.storage.meta.Server })
-}
-
 // voters returns the ids of raft's voters.
 func (n *raftNode) voters() []string {
 	var voters []string

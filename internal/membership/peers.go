@@ -34,7 +34,6 @@ const (
 	pathLease    = "/v1/lease"
 	pathTerm     = "/v1/term"
 	pathReach    = "/v1/reach"
-	pathState    = "/v1/state"
 	pathEcho     = "/v1/echo"
 )
 

@@ -258,7 +258,6 @@ func (p *proposer) handOverOnce(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p.leaders.noteSuccessor(string(successor.ID))
 	if err := p.raft.LeadershipTransferToServer(successor.ID, successor.Address).Error(); err != nil {
 		return fmt.Errorf("membership: hand over to %s: %w", successor.ID, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -131,12 +132,28 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 		return errNotMember
 	case !a.Granted:
 		return fmt.Errorf("membership: renewal: %s says nothing", to.Addr)
+	case h.differs(a.Applied):
+		return errDiffers
 	default:
 		if last := h.leaders.renewed.Load(); last == nil || last.sent.Before(now.sent) {
 			h.leaders.renewed.Store(now) // two at once: either will do
 		}
 		return nil
 	}
+}
+
+// differs compares what this gateway has applied with what its leader has. A defect, or a disk that
+// has lost what it had taken, can give them different entries, and each would go on with its
+// own k. Then this gateway ends.
+func (h *leaseHolder) differs(applied views.Checkpoint) bool {
+	same, known := h.machine.compare(applied)
+	if !known || same {
+		return false
+	}
+	h.config.Logger.Error("this gateway's state is not what the others have agreed on", slog.Uint64("index", applied.Index),
+		slog.String("remedy", "move its data_dir away and start it again"))
+	h.fail(fmt.Errorf("%w: entry %d", errDiffers, applied.Index))
+	return true
 }
 
 // complaints returns the nodes whose trouble has lasted for d, in ascending order.

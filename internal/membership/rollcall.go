@@ -19,10 +19,8 @@ import (
 // A majority that has what was agreed on is never held up: one of it has all of it, and
 // gets the votes.
 //
-// Nobody can prove that more was agreed on, so a voter could hold up the others with a lie.
-// But a voter that has more can also lead: it has claimLeases to bring the others up to
-// date. Gateways that do not vote cannot, so they are asked only where a single voter has
-// nobody else to ask.
+// A voter that has more can also lead, and brings the others up to date. Gateways that do not vote
+// cannot, so they are asked only where a single voter has nobody else to ask.
 
 // rollCall is what a gateway knows from the others about the log, and whether it may lead
 // or vote with the log that it has.
@@ -40,9 +38,6 @@ type rollCall struct {
 	missed []string          // who has not answered
 }
 
-// claimLeases is how many leases somebody who says that more is agreed on has to lead.
-const claimLeases = 10
-
 // heard notes how far somebody says that the log is agreed on.
 func (r *rollCall) heard(from string, p raftfile.Position) {
 	r.mu.Lock()
@@ -50,13 +45,6 @@ func (r *rollCall) heard(from string, p raftfile.Position) {
 	if r.floor.Before(p) {
 		r.floor, r.from = p, from
 	}
-}
-
-// drop forgets what was heard.
-func (r *rollCall) drop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.floor, r.from = raftfile.Position{}, ""
 }
 
 func (r *rollCall) known() (floor raftfile.Position, from string) {

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -19,8 +18,11 @@ import (
 )
 
 // Raft believes what it is told: who speaks, in which term, and that a configuration
-// can be decoded. So each message of another gateway is read here first. What no honest
+// can be decoded. So each message of another gateway is read here first. What no
 // gateway sends ends the connection, before raft has seen it.
+
+// rpcGuard judges the messages that other gateways send to raft.
+type rpcGuard struct{ *raftNode }
 
 const (
 	// maxRPC bounds a message in bytes: 64 entries, raft's own bound, of the longest
@@ -114,15 +116,10 @@ func newMessage(kind byte) (raft.WithRPCHeader, error) {
 }
 
 // admit judges the greeting of a raft connection. A gateway with an empty log goes
-// with whoever lets it in; any other listens only to its raft servers and to the leader.
-func (g *rpcGuard) admit(conn net.Conn, cluster, server string) error {
+// with whoever lets it in.
+func (g *rpcGuard) admit(_ net.Conn, cluster, server string) error {
 	if server != g.storage.meta.Server {
 		return fmt.Errorf("%w: this is %s, not %s", errGreeting, g.storage.meta.Server, server)
-	}
-	if !g.blank() {
-		if err := g.checkCaller(conn); err != nil {
-			return fmt.Errorf("%w: %w", errGreeting, err)
-		}
 	}
 	g.storage.mu.Lock()
 	defer g.storage.mu.Unlock()
@@ -136,37 +133,6 @@ func (g *rpcGuard) admit(conn net.Conn, cluster, server string) error {
 	default:
 		return fmt.Errorf("%w: this gateway belongs to cluster %s, not %s", errGreeting, own, cluster)
 	}
-}
-
-// checkCaller returns an error unless the other end of conn is one of the raft servers, or one
-// of these follows it. The leader need not be among the servers known here: it may have come
-// while this gateway was away, or the change that took it out was never agreed on. Only what
-// it sends can put that right.
-func (g *rpcGuard) checkCaller(conn net.Conn) error {
-	servers := g.servers()
-	names := make([]string, len(servers))
-	for i, s := range servers {
-		names[i] = nameOf(s.ID)
-	}
-	stranger := peercert.OfConn(conn, names...)
-	if stranger == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(g.closing, g.votesTime())
-	defer cancel()
-	leads := make(chan string, len(servers))
-	for _, s := range servers {
-		go func() { // ends with ctx
-			said, _ := g.leaders.termOf(ctx, string(s.ID)) // of nobody with an error
-			leads <- said.Leader
-		}()
-	}
-	for range servers {
-		if l := <-leads; l != "" && peercert.OfConn(conn, nameOf(raft.ServerID(l))) == nil {
-			return nil
-		}
-	}
-	return stranger
 }
 
 // guard returns conn as raft is to see it.
@@ -202,26 +168,16 @@ func (g *rpcGuard) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHea
 		if err := errors.Join(g.plausible(m.Term, m.PrevLogTerm), checkEntries(m)); err != nil {
 			return err
 		}
-		if err := g.checkLeader(sender, m.Term); err != nil {
-			return err
-		}
-		return g.checkOverlap(sender, m)
+		return g.checkOverlap(m)
 	case *raft.RequestVoteRequest:
-		err := errors.Join(g.plausible(m.Term, m.LastLogTerm), g.roll.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
-		if err == nil && m.LeadershipTransfer {
-			err = g.checkTransfer(sender)
-		}
-		return err
+		return errors.Join(g.plausible(m.Term, m.LastLogTerm), g.roll.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.RequestPreVoteRequest:
 		return errors.Join(g.plausible(m.Term, m.LastLogTerm), g.roll.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.InstallSnapshotRequest:
 		if m.Size < 0 || m.Size > maxSnapshot || m.SnapshotVersion != 1 || !isConfiguration(m.Configuration) {
 			return fmt.Errorf("%w: a snapshot of %d bytes, version %d, or its configuration", errRPC, m.Size, m.SnapshotVersion)
 		}
-		if err := g.plausible(m.Term, m.LastLogTerm); err != nil {
-			return err
-		}
-		return g.checkLeader(sender, m.Term)
+		return g.plausible(m.Term, m.LastLogTerm)
 	case *raft.TimeoutNowRequest:
 		if sender != g.leaderID() && sender != g.storage.meta.Server {
 			return fmt.Errorf("%w: %q calls for an election, and does not lead", errRPC, sender)

@@ -172,8 +172,7 @@ func (s *storage) flush() error {
 func advice(err error) string {
 	switch {
 	case errors.Is(err, errDiffers):
-		return "; a gateway lies or has a defect: move the data_dir of this one away, it then joins as a new one; " +
-			"if it happens again, give all gateways new keys or certificates"
+		return "; it has a defect, or its disk has lost what it had taken: move its data_dir away, it then joins as a new one"
 	case errors.Is(err, raftfile.ErrContradiction), errors.Is(err, errBehind):
 		return "; do not put old copies of a data_dir back: move the directory away from each gateway that has an old one, it then joins as a new one"
 	default:
@@ -193,12 +192,6 @@ func (s *storage) voted() (server string, term uint64) {
 	}
 	_, server = splitAddress(raft.ServerAddress(candidate))
 	return server, term
-}
-
-// votedFor reports whether this gateway has voted for the server in that term.
-func (s *storage) votedFor(server string, term uint64) bool {
-	candidate, in := s.voted()
-	return in == term && candidate == server
 }
 
 // bootstrapServer is a server of the configuration with which a cluster starts.
