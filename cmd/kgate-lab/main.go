@@ -22,6 +22,7 @@ const (
 
 // commands is the command line. Of each command kong calls Validate and Run, and Help for --help.
 type commands struct {
+	Claims claimsCommand `cmd:"" help:"Measure what the papers claim, and judge each claim."`
 	List   listCommand   `cmd:"" help:"List the experiments."`
 	Run    runCommand    `cmd:"" help:"Run an experiment: table, plots, claims."`
 	Report reportCommand `cmd:"" help:"Run all of them and write one HTML page."`

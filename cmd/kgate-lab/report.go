@@ -30,36 +30,53 @@ Exit codes: 0 done, 1 it could not run, 2 wrong command line.`
 }
 
 func (c *reportCommand) Run(std streams) error {
-	experiments := experiment.All()
-	if len(c.Names) > 0 {
-		experiments = nil
+	experiments, err := named(c.Names)
+	if err != nil {
+		return err
 	}
-	for _, name := range c.Names {
-		e, err := experiment.Find(name)
-		if err != nil {
-			return usageError{err}
-		}
-		experiments = append(experiments, e)
-	}
-	ctx, cancel := untilSignal()
-	defer cancel()
-	b := bar.New(std.err)
-	runner := experiment.NewRunner(c.options(b))
-	var results []*experiment.Result
-	for _, e := range experiments {
-		result, err := runner.Run(ctx, e)
-		b.Close()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(std.out, result.Finding)
-		results = append(results, result)
+	results, err := c.measure(std, experiments)
+	if err != nil {
+		return err
 	}
 	if err := report.WriteReport(c.Out, c.command(), version(), results); err != nil {
 		return err
 	}
 	fmt.Fprintln(std.out, "wrote", filepath.Join(c.Out, "index.html"))
 	return nil
+}
+
+// named returns the experiments of these names, or all.
+func named(names []string) ([]*experiment.Experiment, error) {
+	if len(names) == 0 {
+		return experiment.All(), nil
+	}
+	var some []*experiment.Experiment
+	for _, name := range names {
+		e, err := experiment.Find(name)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		some = append(some, e)
+	}
+	return some, nil
+}
+
+// measure runs experiments, one after the other.
+func (f *experimentFlags) measure(std streams, experiments []*experiment.Experiment) ([]*experiment.Result, error) {
+	ctx, cancel := untilSignal()
+	defer cancel()
+	b := bar.New(std.err)
+	defer b.Close()
+	runner := experiment.NewRunner(f.options(b))
+	var results []*experiment.Result
+	for _, e := range experiments {
+		result, err := runner.Run(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, result)
+	}
+	return results, nil
 }
 
 // command is the command line that makes the page again.

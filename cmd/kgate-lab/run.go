@@ -41,8 +41,8 @@ type runCommand struct {
 }
 
 func (runCommand) Help() string {
-	return `Prints the table (means over the seeds, +- half of the 95 % confidence interval),
-what the source claims beside what was measured, and one line of findings.
+	return `Prints the table (means over the seeds, +- half of the 95 % confidence interval)
+and the claims that it is about.
 
 Examples:
   kgate-lab run 003-fig3
@@ -57,19 +57,15 @@ func (c *runCommand) Run(std streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	ctx, cancel := untilSignal()
-	defer cancel()
-	b := bar.New(std.err)
-	result, err := experiment.NewRunner(c.options(b)).Run(ctx, e)
-	b.Close()
+	results, err := c.measure(std, []*experiment.Experiment{e})
 	if err != nil {
 		return err
 	}
+	result := results[0]
 	if err := printTable(std.out, result.Table); err != nil {
 		return err
 	}
-	printChecks(std.out, result.Checks)
-	fmt.Fprintf(std.out, "\n%s\n", result.Finding)
+	printClaims(std.out, result.Claims)
 	if c.Out == "" {
 		return nil
 	}
@@ -104,15 +100,15 @@ func interval(v meter.Interval) string {
 	return fmt.Sprintf("%.4g ±%.2g", v.Mean, v.Half)
 }
 
-func printChecks(out io.Writer, checks []experiment.Check) {
-	for _, c := range checks {
-		verdict := "agrees"
-		if !c.Agrees {
-			verdict = "DIFFERS"
-		}
-		fmt.Fprintf(out, "\n%s: %s\n  claimed   %s\n  measured  %s\n", verdict, c.What, c.Quoted, c.Found)
-		if !c.Agrees {
-			fmt.Fprintf(out, "  because   %s\n", c.Why)
+// printClaims prints the table of claims, and below it why a claim does not agree.
+func printClaims(out io.Writer, claims []experiment.Judged) {
+	if len(claims) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s\n", experiment.Markdown(claims))
+	for _, c := range claims {
+		if c.Verdict != experiment.Agrees && c.Why != "" {
+			fmt.Fprintf(out, "%s: %s, %s, %s: %s.\n", c.Verdict, c.Paper, c.Place, c.Says, c.Why)
 		}
 	}
 }

@@ -22,10 +22,8 @@ type Experiment struct {
 	Plots []Plot
 
 	design func(setting) (*design, error)
-	// checks compares the table with what is claimed.
-	checks func(*Table) []Check
-	// finding is the one line, without the name.
-	finding func(*Table) string
+	// Claims are what the table is compared with.
+	Claims []*Claim
 }
 
 // Size is how much is simulated.
@@ -58,16 +56,6 @@ type Plot struct {
 	Where map[string][]string
 }
 
-// Check is a statement beside what was measured.
-type Check struct {
-	// What is compared, what was Quoted of it, and what was Found.
-	What, Quoted, Found string
-	// Agrees tells whether both say the same; if not, Why says what lies
-	// behind it.
-	Agrees bool
-	Why    string
-}
-
 // design is what an experiment runs.
 type design struct {
 	// name is common to the experiments that look at the same runs.
@@ -88,9 +76,15 @@ var errUnknown = errors.New("experiment: unknown")
 
 // All returns the experiments in the order of the report.
 func All() []*Experiment {
-	return slices.Concat(seed000(), []*Experiment{recoveryTimes()}, seed003(), seed004(), []*Experiment{
-		variability(), lateCost(), resting(), sections(), stall(), nodeScaling(), tokenScaling(), skew(), field(),
+	all := slices.Concat(seed000(), []*Experiment{recoveryTimes()}, seed003(), seed004(), []*Experiment{
+		variability(), lateCost(), resting(), stall(), nodeScaling(), tokenScaling(), skew(), field(), safety(),
 	})
+	for _, e := range all {
+		for _, c := range e.Claims {
+			c.Experiment = e.Name
+		}
+	}
+	return all
 }
 
 // Find returns the experiment of this name.

@@ -46,9 +46,7 @@ type Result struct {
 	Size       Size
 	Latency    string
 	Table      *Table
-	Checks     []Check
-	// Finding is one line.
-	Finding string
+	Claims     []Judged
 }
 
 // Run runs an experiment.
@@ -71,10 +69,11 @@ func (r *Runner) Run(ctx context.Context, e *Experiment) (*Result, error) {
 		}
 		r.done[d.name] = table
 	}
-	return &Result{
-		Experiment: e, Size: s.Size, Latency: s.Latency.String(), Table: table,
-		Checks: e.checks(table), Finding: e.Name + ": " + e.finding(table),
-	}, nil
+	result := &Result{Experiment: e, Size: s.Size, Latency: s.Latency.String(), Table: table}
+	for _, c := range e.Claims {
+		result.Claims = append(result.Claims, c.Judge(table))
+	}
+	return result, nil
 }
 
 // table carries out the runs of a design.

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -42,21 +41,10 @@ func nodeScaling() *Experiment {
 			}
 			return d, nil
 		},
-		checks: func(t *Table) []Check {
-			perDecade, explained := growth(t, saturated)
-			lightDecade, lightExplained := growth(t, light)
-			return []Check{{
-				What: "messages grow as log N", Quoted: "O(log N)",
-				Found: fmt.Sprintf("saturated %.2f per decade (a line in log N explains %.0f %% of it), at load .3 %.2f (%.0f %%)",
-					perDecade, 100*explained, lightDecade, 100*lightExplained),
-				Agrees: explained > .95 && lightExplained > .95,
-			}}
-		},
-		finding: func(t *Table) string {
-			perDecade, _ := growth(t, saturated)
-			return fmt.Sprintf("early binding sends %.1f messages per entry with 10 nodes and %.1f with 10,000, %.2f more for ten times the nodes",
-				t.at("messages", saturated, early, "10").Mean, t.at("messages", saturated, early, "10000").Mean, perDecade)
-		},
+		Claims: []*Claim{{
+			Paper: "003", Place: "abstract, 3.2", Says: "messages per entry grow as log N, 10 to 10,000 nodes (variance explained)",
+			Parts: []Part{{What: saturated, Value: explained(saturated), Agrees: atLeast(.95)}, {What: light, Value: explained(light), Agrees: atLeast(.95)}},
+		}},
 	}
 }
 
@@ -81,6 +69,13 @@ func scaled(p protocol.Spec, load string, nodes, entries int) lab.Config {
 	cfg := paperRun(p, 1/think.Seconds(), entries)
 	cfg.Nodes, cfg.Warmup, cfg.Entries = nodes, 4*round, uint64(max(entries, 2*nodes))
 	return cfg
+}
+
+func explained(load string) func(*Table) float64 {
+	return func(t *Table) float64 {
+		_, share := growth(t, load)
+		return share
+	}
 }
 
 // growth returns how many more messages early binding sends for ten times the
@@ -122,19 +117,10 @@ func tokenScaling() *Experiment {
 			}
 			return d, nil
 		},
-		checks: func(t *Table) []Check {
-			l, i := t.at("mean_s", late, "256"), t.at("mean_s", perfect, "256")
-			return []Check{{
-				What: "late keeps up when k admissions per hold are more than one per delay", Quoted: "batches grow, and the baton is no bottleneck (algorithm)",
-				Found: fmt.Sprintf("k = 256, 230 admissions/s at 200 delays/s: mean wait %.3f s, ideal %.3f s", l.Mean, i.Mean), Agrees: l.Mean-i.Mean < .1,
-				Why: "the wait for the token on top of the ideal one is more than twenty delays",
-			}}
-		},
-		finding: func(t *Table) string {
-			return fmt.Sprintf("late binding sends %.1f messages per entry at k = 1 and %.1f at k = 256, early %.1f and %.1f; early's mean wait is %.1f times the ideal one at k = 4 and %.0f times at k = 64",
-				t.at("messages", late, "1").Mean, t.at("messages", late, "256").Mean, t.at("messages", early, "1").Mean, t.at("messages", early, "256").Mean,
-				t.at("mean_s", early, "4").Mean/t.at("mean_s", perfect, "4").Mean, t.at("mean_s", early, "64").Mean/t.at("mean_s", perfect, "64").Mean)
-		},
+		Claims: []*Claim{{
+			Paper: Ours, Place: "algorithm", Says: "batches grow, and the baton is no bottleneck: k = 256, 230 admissions and 200 delays a second",
+			Parts: []Part{{What: "s of wait beyond the ideal line's", Value: func(t *Table) float64 { return t.at("mean_s", late, "256").Mean - t.at("mean_s", perfect, "256").Mean }, Agrees: atMost(.1)}},
+		}},
 	}
 }
 
@@ -163,17 +149,9 @@ func skew() *Experiment {
 			}
 			return d, nil
 		},
-		checks: func(t *Table) []Check {
-			even, uneven := t.at("mean_s", late, "0"), t.at("mean_s", late, "2")
-			return []Check{{
-				What: "late does not mind where requests come in", Quoted: "one line over all gateways",
-				Found: fmt.Sprintf("mean wait %.3f s without skew, %.3f s with skew 2", even.Mean, uneven.Mean), Agrees: uneven.Mean < 1.3*even.Mean,
-				Why: "uneven load costs more than a third of the wait",
-			}}
-		},
-		finding: func(t *Table) string {
-			return fmt.Sprintf("with skew 1 the mean wait is %.2f s under late binding and %.0f s under a static split, whose busiest gateway is overloaded and grows without end",
-				t.at("mean_s", late, "1").Mean, t.at("mean_s", split, "1").Mean)
-		},
+		Claims: []*Claim{{
+			Paper: Ours, Place: "README", Says: "it does not matter where requests come in (mean wait, skew 2 over none)",
+			Parts: []Part{{Value: over(figure("mean_s", late, "2"), figure("mean_s", late, "0")), Agrees: atMost(1.05), Shape: atMost(1.3)}},
+		}},
 	}
 }

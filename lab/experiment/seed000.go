@@ -2,8 +2,8 @@ package experiment
 
 import (
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kgate/kgate/lab/network"
@@ -152,10 +152,7 @@ func seed000() []*Experiment {
 				}
 				return d, nil
 			},
-			checks: checkPeerNodes, finding: func(t *Table) string {
-				at := func(p string) float64 { return t.at("sigma_over", text(peers), p).Mean }
-				return fmt.Sprintf("with %d nodes Sigma sends %.2f times as many messages as E2E and %.2f times as many as NonE2E (paper: 1.5 to 2.5)", peers, at(e2e), at(nonE2E))
-			},
+			Claims: claimsPeerNodes(),
 		},
 		{
 			Name: "000-fig3b", Source: "seed 000, figure 3b; seed 002, figure 6.2.1b", Quick: quick, Full: full,
@@ -164,11 +161,28 @@ func seed000() []*Experiment {
 				peerPlot("Messages against requests", "requests", "requests per round", "messages", "messages per round"),
 				peerPlot("Sigma's messages over the others'", "requests", "requests per round", "sigma_over", "times", sigmaQuiet, e2e, e2eTells, nonE2E),
 			},
-			design: peerLoad, checks: checkPeerLoad, finding: func(t *Table) string {
-				at := func(requests, p string) float64 { return t.at("sigma_over", requests, p).Mean }
-				return fmt.Sprintf("from 10 to 100 requests per round Sigma sends %.2f to %.2f times as many messages as E2E, %.2f to %.2f times as many as NonE2E",
-					at("10", e2e), at("100", e2e), at("10", nonE2E), at("100", nonE2E))
+			design: peerLoad, Claims: claimsPeerLoad(),
+		},
+		{
+			Name: "000-pastry", Source: "seed 000, figure 3a; seed 002, section 3.3", Quick: quick, Full: full,
+			About: "the messages of figure 3a over Chord, and over prefix routing with base 16, which the paper used",
+			Plots: []Plot{
+				{Title: "Messages against nodes, E2E", X: "nodes", Y: "messages", XLabel: "nodes", YLabel: "messages per round", Series: []string{"overlay"}, Where: map[string][]string{"protocol": {e2e}}},
 			},
+			design: func(setting) (*design, error) {
+				d := &design{name: "000-pastry", keys: []string{"overlay", "nodes", "protocol"}, figures: peerFigures}
+				for _, overlay := range []string{"Chord", "Pastry"} {
+					protocols := []peer{peerProtocols()[0], peerProtocols()[2], peerProtocols()[4]}
+					for i := range protocols {
+						protocols[i].options.Prefix = overlay == "Pastry"
+					}
+					for _, n := range []int{650, peers} {
+						d.cells = append(d.cells, peersAt(n).cell(protocols, overlay, text(n)))
+					}
+				}
+				return d, nil
+			},
+			Claims: claimsPastry(),
 		},
 		{
 			Name: "002-6.2.1c", Source: "seed 002, figure 6.2.1c", Quick: Size{Seeds: 5}, Full: full,
@@ -184,29 +198,24 @@ func seed000() []*Experiment {
 				}
 				return d, nil
 			},
-			checks: checkTokens, finding: func(t *Table) string {
-				at := func(figure, requests string) float64 { return t.at(figure, requests, e2e).Mean }
-				return fmt.Sprintf("from 10 to 80 requests per round ENQUEUE goes from %.0f to %.0f per round, TOKEN from %.1f to %.1f",
-					at("enqueues", "10"), at("enqueues", "80"), at("tokens", "10"), at("tokens", "80"))
-			},
+			Claims: claimsTokens(),
 		},
 		{
 			Name: "002-6.2.2", Source: "seed 002, figure 6.2.2", Quick: quick, Full: full,
 			About:  "messages at the nodes that have replicas",
 			Plots:  []Plot{peerPlot("Load of a node with replicas", "requests", "requests per round", "per_replica", "messages per round")},
-			design: peerLoad, checks: checkReplicaLoad, finding: func(t *Table) string {
-				at := func(p string) float64 { return t.at("per_replica", "20", p).Mean }
-				return fmt.Sprintf("with 20 requests per round a node with replicas takes in %.2f messages per round under Sigma, %.2f under E2E, %.2f under NonE2E", at(sigma), at(e2e), at(nonE2E))
-			},
+			design: peerLoad, Claims: claimsReplicaLoad(),
 		},
 		peerCDF(), peerChurn("000-fig5"), peerChurn("002-6.2.4b"),
 	}
 }
 
+var peerRequests = []int{10, 20, 40, 60, 80, 100}
+
 // peerLoad is table 1 with other numbers of requests.
 func peerLoad(setting) (*design, error) {
 	d := &design{name: "000-requests", keys: []string{"requests", "protocol"}, figures: peerFigures}
-	for _, requests := range []int{10, 20, 40, 60, 80, 100} {
+	for _, requests := range peerRequests {
 		p := peersAt(peers)
 		p.requests = requests
 		d.cells = append(d.cells, p.cell(peerProtocols(), text(requests)))
@@ -217,26 +226,109 @@ func peerLoad(setting) (*design, error) {
 // whyRatio is what lies behind the messages of the three protocols.
 const whyRatio = "a request costs M routes of about half log2 N hops, and so does a RELEASE, in every protocol. E2E saves RELEASE and IAMWINNER when somebody waits and pays one more when nobody does; routes of Chord meet only in their last hops, so few requests are stopped early. How much Sigma pays is mostly its polls"
 
-func checkPeerNodes(t *Table) []Check {
-	var checks []Check
+// saves are claims of so many times fewer messages than Sigma sends, at table 1.
+func saves(wanted Span, keys ...string) (parts []Part) {
 	for _, p := range []string{e2e, nonE2E} {
-		v := t.at("sigma_over", text(peers), p)
-		checks = append(checks, Check{
-			What: p + "'s messages, table 1", Quoted: "1.5 to 2.5 times fewer than Sigma's",
-			Found: fmt.Sprintf("%.2f times fewer; %.2f than Sigma's without its polls", v.Mean,
-				v.Mean/t.at("sigma_over", text(peers), sigmaQuiet).Mean),
-			Agrees: within(v.Mean, 1.5, 2.5), Why: whyRatio,
-		})
+		parts = append(parts, Part{What: p, Value: figure("sigma_over", append(slices.Clone(keys), p)...), Agrees: wanted, Shape: atLeast(1.1)})
 	}
-	for _, p := range []string{sigma, e2e, nonE2E} {
-		x, y := t.numbers("nodes", "messages", p)
+	return parts
+}
+
+// straight says how much of a figure's variance a line over the nodes explains, or over their logarithm.
+func straight(name, key, protocol string, log bool) func(*Table) float64 {
+	return func(t *Table) float64 {
+		x, y := t.numbers(key, name, protocol)
+		for i := range x {
+			if log {
+				x[i] = math.Log(x[i])
+			}
+		}
 		_, explained := slope(x, y)
-		checks = append(checks, Check{
-			What: p + "'s messages against nodes", Quoted: "linear", Found: fmt.Sprintf("a line explains %.4f of the variance", explained), Agrees: explained > .99,
-			Why: "each route grows with log N besides",
-		})
+		return explained
 	}
-	return checks
+}
+
+func claimsPeerNodes() []*Claim {
+	var linear, logs []Part
+	for _, p := range []string{sigma, e2e, nonE2E} {
+		linear = append(linear, Part{What: p, Value: straight("messages", "nodes", p, false), Agrees: atLeast(.99)})
+		if p != sigma {
+			logs = append(logs, Part{What: p, Value: straight("per_request", "nodes", p, true), Agrees: atLeast(.9)})
+		}
+	}
+	return []*Claim{
+		{Paper: "000", Place: "VI.A, figure 3a; 002, p. 31", Says: "messages linear in the nodes (variance explained)", Parts: linear},
+		{Paper: "000", Place: "VI.A, figure 3a; 002, p. 31", Says: "1.5 to 2.5 times fewer messages than Sigma", Parts: saves(between(1.5, 2.5), text(peers)), Why: whyRatio},
+		{Paper: "002", Place: "p. 40", Says: "2 times fewer messages than Sigma", Parts: saves(around(2, .1), text(peers)), Why: whyRatio},
+		{Paper: "000", Place: "I; 002, p. 4", Says: "a request costs O(log N) messages (variance explained by log N)", Parts: logs},
+		{
+			Paper: "000", Place: "V.A; 002, p. 24", Says: "with n pings in ten minutes a lost owner is detected in 10/n minutes", Closed: true,
+			Parts: []Part{{What: "minutes, n = 5, pings evenly spread, at most", Value: constantly(10. / 5), Agrees: around(2, .05)}},
+		},
+		{
+			Paper: "002", Place: "p. 27", Says: "resets break exclusion with P = 1 - (1 - p)^M", Closed: true,
+			Parts: []Part{{What: "P by majorities, p = .01, M = 10, over that", Value: func(*Table) float64 { return quorum.Broken(10, 6, .01) / (1 - math.Pow(.99, 10)) }, Agrees: around(1, .05)}},
+			Why:   "it takes a quorum of resets; the formula is the probability of one",
+		},
+	}
+}
+
+func claimsPeerLoad() []*Claim {
+	var all []func(*Table) float64
+	for _, requests := range peerRequests {
+		for _, p := range []string{e2e, nonE2E} {
+			one := figure("sigma_over", text(requests), p)
+			all = append(all, func(t *Table) float64 { return 1 / one(t) })
+		}
+	}
+	return []*Claim{{
+		Paper: "000", Place: "VI.A, figure 3b; 002, p. 32", Says: "fewer messages than Sigma at every load, 10 to 100 requests per round (no number survives)",
+		Parts: []Part{{What: "theirs over Sigma's at worst", Value: most(all...), Agrees: atMost(1)}},
+	}}
+}
+
+func claimsPastry() []*Claim {
+	at := func(overlay, p string) func(*Table) float64 { return figure("messages", overlay, text(peers), p) }
+	return []*Claim{
+		{Paper: "000", Place: "VI, over Pastry", Says: "1.5 to 2.5 times fewer messages than Sigma", Parts: saves(between(1.5, 2.5), "Pastry", text(peers)), Why: whyRatio},
+		{
+			Paper: "000", Place: "abstract", Says: "the protocols do not depend on the overlay",
+			Parts: []Part{{What: "Sigma over E2E, Pastry over Chord", Value: over(over(at("Pastry", sigma), at("Pastry", e2e)), over(at("Chord", sigma), at("Chord", e2e))), Agrees: around(1, .1)}},
+		},
+		{
+			Paper: Ours, Place: "beside 000, VI", Says: "base 16 halves the messages",
+			Parts: []Part{{What: "Pastry over Chord, E2E", Value: over(at("Pastry", e2e), at("Chord", e2e)), Agrees: around(.5, .1)}},
+		},
+	}
+}
+
+func claimsTokens() []*Claim {
+	return []*Claim{
+		{
+			Paper: "002", Place: "p. 33", Says: "ENQUEUE linear in the requests (variance explained)",
+			Parts: []Part{{Value: straight("enqueues", "requests", e2e, false), Agrees: atLeast(.95)}},
+		},
+		{
+			Paper: "002", Place: "p. 33", Says: "TOKEN constant",
+			Parts: []Part{
+				{What: "80 requests over 20", Value: over(figure("tokens", "80", e2e), figure("tokens", "20", e2e)), Agrees: around(1, .25)},
+				{What: "80 over 10", Value: over(figure("tokens", "80", e2e), figure("tokens", "10", e2e)), Agrees: around(1, .25), Shape: atMost(2)},
+			},
+			Why: "a resource that is not always held hands over less often",
+		},
+	}
+}
+
+func claimsReplicaLoad() []*Claim {
+	at := func(p string) func(*Table) float64 { return figure("per_replica", "20", p) }
+	return []*Claim{{
+		Paper: "002", Place: "p. 34", Says: "E2E loads the replicas least, Sigma most",
+		Parts: []Part{
+			{What: "E2E over NonE2E", Value: over(at(e2e), at(nonE2E)), Agrees: atMost(1), Shape: atMost(1.1)},
+			{What: "NonE2E over Sigma", Value: over(at(nonE2E), at(sigma)), Agrees: atMost(1)},
+		},
+		Why: "IAMWINNER goes to every replica when nobody was in line",
+	}}
 }
 
 // numbers returns a key and a figure of the rows of a protocol.
@@ -248,43 +340,4 @@ func (t *Table) numbers(key, figure, protocol string) (x, y []float64) {
 		}
 	}
 	return x, y
-}
-
-func checkPeerLoad(t *Table) []Check {
-	var found []string
-	least, most := 1e9, 0.0
-	for _, requests := range t.Values("requests") {
-		for _, p := range []string{e2e, nonE2E} {
-			v := t.at("sigma_over", requests, p).Mean
-			least, most = min(least, v), max(most, v)
-			found = append(found, fmt.Sprintf("%s at %s: %.2f", p, requests, v))
-		}
-	}
-	return []Check{{
-		What: "messages, 10 to 100 requests per round", Quoted: "no number survives; by figure 3a 1.5 to 2.5 times fewer than Sigma's", Found: strings.Join(found, ", "),
-		Agrees: least >= 1.5 && most <= 2.5, Why: "65 resources serve 32.5 requests per round at most. Below that E2E saves little, above it nearly everything: the line grows, waiting clients of Sigma ask again and again, and E2E's stand in the owner's line. " + whyRatio,
-	}}
-}
-
-func checkTokens(t *Table) []Check {
-	enqueues := t.at("enqueues", "80", e2e).Mean / t.at("enqueues", "10", e2e).Mean
-	tokens := t.at("tokens", "80", e2e).Mean / t.at("tokens", "20", e2e).Mean
-	x, y := t.numbers("requests", "enqueues", e2e)
-	_, explained := slope(x, y)
-	return []Check{
-		{
-			What: "ENQUEUE against requests", Quoted: "linear", Found: fmt.Sprintf("%.1f times as many for eight times the requests; a line explains %.3f", enqueues, explained), Agrees: explained > .95,
-			Why: "requests that a former owner has seen once are not passed on again",
-		},
-		{What: "TOKEN against requests", Quoted: "constant", Found: fmt.Sprintf("%.2f times as many for four times the requests, once the resources are always held", tokens), Agrees: within(tokens, .7, 1.4), Why: "a resource that is not always held hands over less often"},
-	}
-}
-
-func checkReplicaLoad(t *Table) []Check {
-	at := func(p string) float64 { return t.at("per_replica", "20", p).Mean }
-	return []Check{{
-		What: "load of the replicas, table 1", Quoted: "E2E has the lowest of the three, Sigma the highest",
-		Found:  fmt.Sprintf("Sigma %.2f, Sigma without polls %.2f, E2E %.2f, NonE2E %.2f messages per round", at(sigma), at(sigmaQuiet), at(e2e), at(nonE2E)),
-		Agrees: at(e2e) < at(nonE2E) && at(nonE2E) < at(sigma), Why: "IAMWINNER goes to every replica when nobody was in line",
-	}}
 }

@@ -1,8 +1,6 @@
 package experiment
 
 import (
-	"fmt"
-
 	"github.com/kgate/kgate/lab/protocol/quorum"
 	"github.com/kgate/kgate/lab/rounds"
 )
@@ -14,8 +12,7 @@ const peersLease = 8 * peersRound
 func peerChurn(name string) *Experiment {
 	e := &Experiment{
 		Name: name, Quick: Size{Seeds: 3}, Full: Size{Seeds: 10},
-		design: churnDesign,
-		checks: checkChurn, finding: findChurn,
+		design: churnDesign, Claims: claimsChurn(),
 	}
 	switch name {
 	case "000-fig5":
@@ -24,7 +21,7 @@ func peerChurn(name string) *Experiment {
 	default:
 		e.Source, e.About = "seed 002, figure 6.2.4b", "time to enter, when nobody else holds or waits, against churn"
 		e.Plots = []Plot{peerPlot("Time to enter, uncontended", "churn", "nodes that come or go per round", "alone_s", "s")}
-		e.checks, e.finding = checkChurnTime, findChurnTime
+		e.Claims = claimsChurnTime()
 	}
 	return e
 }
@@ -68,49 +65,35 @@ func churnDesign(setting) (*design, error) {
 	return d, nil
 }
 
-func checkChurn(t *Table) []Check {
-	var checks []Check
+func claimsChurn() []*Claim {
+	var parts []Part
+	double := make([]func(*Table) float64, 0, 4)
 	for _, p := range []string{e2e, nonE2E} {
-		at := func(churn string) float64 { return t.at("messages", churn, p).Mean }
-		first, later := (at("50")-at("0"))/50, (at("200")-at("50"))/150
-		checks = append(checks, Check{
-			What: p + "'s messages against churn", Quoted: "more at first, then much slower growth",
-			Found:  fmt.Sprintf("%.0f per round without, %.0f with 50, %.0f with 200: %.2f more per node that comes or goes at first, %.2f later", at("0"), at("50"), at("200"), first, later),
-			Agrees: first > 0 && later < first/2,
-			Why:    "routes are mended where a node was lost on them, so the cost is proportional to the losses. What the overlay itself sends is not counted here",
-		})
+		parts = append(parts, Part{What: p, Value: func(t *Table) float64 {
+			at := func(churn string) float64 { return t.at("messages", churn, p).Mean }
+			return (at("200") - at("50")) / 150 / ((at("50") - at("0")) / 50)
+		}, Agrees: atMost(.5)})
 	}
-	return append(checks, doubleCheck(t))
-}
-
-func doubleCheck(t *Table) Check {
-	eager, abstains := 0.0, 0.0
-	for _, churn := range t.Values("churn") {
-		eager += t.at("double", churn, e2e).Mean + t.at("double", churn, nonE2E).Mean
-		abstains += t.at("double", churn, e2e+", abstains").Mean
+	for _, churn := range []string{"0", "50", "100", "200"} {
+		double = append(double, figure("double", churn, e2e+", abstains"))
 	}
-	return Check{
-		What: "two owners at once", Quoted: "\"probabilistic correctness\" with resets", Found: fmt.Sprintf("%.1f if new replicas vote at once, %.1f if they abstain for a lease", eager, abstains),
-		Agrees: abstains == 0, Why: "a replica that abstains must not let a second owner in",
+	return []*Claim{
+		{
+			Paper: "000", Place: "VI.C, figure 5; 002, p. 38", Says: "messages grow with churn, first more, then much slower (slope from 50 to 200 over that up to 50)",
+			Parts: parts, Why: "routes are mended where a node was lost on them, so the cost is proportional to the losses. What the overlay sends is not counted",
+		},
+		{
+			Paper: "000", Place: "V; 002, p. 28", Says: "failures do not let two owners in (if new replicas give no vote for a lease, which the papers lack)",
+			Parts: []Part{{What: "double entries", Value: most(double...), Agrees: atMost(0)}},
+		},
 	}
 }
 
-func findChurn(t *Table) string {
-	at := func(churn, p string) float64 { return t.at("messages", churn, p).Mean }
-	return fmt.Sprintf("from no churn to 200 nodes per round messages grow by %.0f %% (E2E) and %.0f %% (NonE2E)", 100*(at("200", e2e)/at("0", e2e)-1), 100*(at("200", nonE2E)/at("0", nonE2E)-1))
-}
-
-func checkChurnTime(t *Table) []Check {
-	at := func(churn, p string) float64 { return t.at("alone_s", churn, p).Mean }
-	grown := at("200", e2e) / at("0", e2e)
-	return []Check{{
-		What: "time to enter, uncontended, E2E", Quoted: "3 s without churn, 7.5 s with 200: 2.5 times", Found: fmt.Sprintf("%.2f s, %.2f s: %.2f times; %.2f s if new replicas abstain", at("0", e2e), at("200", e2e), grown, at("200", e2e+", abstains")),
-		Agrees: within(grown, 1.8, 3.2),
-		Why:    "the overlay here is repaired at once and knows no timeouts, so that a loss delays only those whose message the lost node had; the paper's time is that of Pastry finding other routes",
-	}, doubleCheck(t)}
-}
-
-func findChurnTime(t *Table) string {
-	at := func(churn, p string) float64 { return t.at("alone_s", churn, p).Mean }
-	return fmt.Sprintf("alone, a node enters after %.2f s without churn and %.2f s with 200 nodes per round (E2E; abstaining replicas: %.2f s)", at("0", e2e), at("200", e2e), at("200", e2e+", abstains"))
+func claimsChurnTime() []*Claim {
+	at := func(churn string) func(*Table) float64 { return figure("alone_s", churn, e2e) }
+	return []*Claim{{
+		Paper: "002", Place: "p. 39", Says: "alone, a node enters after 3 s without churn, 7.5 s with 200: 2.5 times",
+		Parts: []Part{{Value: over(at("200"), at("0")), Agrees: around(2.5, .1), Shape: atLeast(1.05)}},
+		Why:   "the overlay here is repaired at once; the paper's time is that of Pastry finding other routes",
+	}}
 }

@@ -1,9 +1,6 @@
 package experiment
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // peerPercents are the points of the distribution over the nodes.
 var peerPercents = []int{5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100}
@@ -30,12 +27,7 @@ func peerCDF() *Experiment {
 			}
 			return d, nil
 		},
-		checks: checkPeerCDF,
-		finding: func(t *Table) string {
-			at := func(replicas, p, percent string) float64 { return t.at("load", replicas, p, percent).Mean }
-			return fmt.Sprintf("with 10 replicas 90 %% of the nodes take in at most %.1f (E2E), %.1f (NonE2E), %.1f (Sigma) messages per round and the busiest %.0f, %.0f, %.0f",
-				at("10", e2e, "90"), at("10", nonE2E, "90"), at("10", sigma, "90"), at("10", e2e, "100"), at("10", nonE2E, "100"), at("10", sigma, "100"))
-		},
+		Claims: claimsPeerCDF(),
 	}
 }
 
@@ -59,28 +51,41 @@ func loadCell(p peering, one peer) cell {
 	return c
 }
 
-func checkPeerCDF(t *Table) []Check {
-	at := func(replicas, p, percent string) float64 { return t.at("load", replicas, p, percent).Mean }
-	grown := func(p string) float64 { return at("40", p, "90") / at("10", p, "90") }
-	scale := "messages per round at a node; 20 requests to 10 replicas each are some 1500 messages per round, 1.5 per node: 200 cannot be the messages of one round. The shapes are compared"
-	tail := func(p string) float64 { return at("10", p, "100") / at("10", p, "90") }
-	return []Check{
-		{What: "E2E, 90 % of the nodes", Quoted: "most at most 200 per round", Found: fmt.Sprintf("%.1f", at("10", e2e, "90")), Agrees: false, Why: scale},
+func claimsPeerCDF() []*Claim {
+	at := func(replicas, p, percent string) func(*Table) float64 { return figure("load", replicas, p, percent) }
+	grown := func(p string) func(*Table) float64 { return over(at("40", p, "90"), at("10", p, "90")) }
+	tail := func(p string) func(*Table) float64 { return over(at("10", p, "100"), at("10", p, "90")) }
+	scale := func(p string, quoted float64) Part {
+		return Part{What: p, Value: at("10", p, "90"), Agrees: between(quoted/2, 2*quoted)}
+	}
+	return []*Claim{
 		{
-			What: "Sigma's load over the others', 90 % of the nodes", Quoted: "3.5 times E2E's, 3.9 times NonE2E's (700, 200, 180)",
-			Found:  fmt.Sprintf("%.2f and %.2f times", at("10", sigma, "90")/at("10", e2e, "90"), at("10", sigma, "90")/at("10", nonE2E, "90")),
-			Agrees: within(at("10", sigma, "90")/at("10", e2e, "90"), 2.5, 5) && within(at("10", sigma, "90")/at("10", nonE2E, "90"), 2.5, 5),
-			Why:    "all requests and releases of NonE2E still go to every replica; what it saves are Sigma's polls",
+			Paper: "000", Place: "VI.B, figure 4; 002, p. 35", Says: "most nodes take in at most 200 (E2E), 180 (NonE2E), 700 (Sigma) messages per round",
+			Parts: []Part{scale(e2e, 200), scale(nonE2E, 180), scale(sigma, 700)},
+			Why:   "20 requests to 10 replicas are some 1500 messages per round and 1.5 per node: 200 cannot be those of one round. The ratios are another row",
 		},
 		{
-			What: "a tail of busy nodes", Quoted: "NonE2E 550 to 680 (over 180), Sigma 2500 to 3500 (over 700): 3 to 5 times", Found: fmt.Sprintf("the busiest node over that at 90 %%: NonE2E %.1f, Sigma %.1f, E2E %.1f times", tail(nonE2E), tail(sigma), tail(e2e)),
-			Agrees: tail(nonE2E) > 3 && tail(sigma) > 3, Why: "see the table",
+			Paper: "000", Place: "VI.B, figure 4", Says: "Sigma loads most nodes 3.5 times as much as E2E, 3.9 times as NonE2E (700/200, 700/180)",
+			Parts: []Part{
+				{What: "over E2E", Value: over(at("10", sigma, "90"), at("10", e2e, "90")), Agrees: between(3.5/1.5, 3.5*1.5), Shape: atLeast(1.5)},
+				{What: "over NonE2E", Value: over(at("10", sigma, "90"), at("10", nonE2E, "90")), Agrees: between(3.9/1.5, 3.9*1.5), Shape: atLeast(1.5)},
+			},
+			Why: "what NonE2E saves are Sigma's polls; its requests and releases still go to every replica",
 		},
-		{What: "E2E with 40 replicas instead of 10", Quoted: "rises", Found: fmt.Sprintf("%.2f times", grown(e2e)), Agrees: grown(e2e) > 1.2, Why: "see the table"},
-		{What: "Sigma with 40 replicas instead of 10", Quoted: "rises", Found: fmt.Sprintf("%.2f times", grown(sigma)), Agrees: grown(sigma) > 1.2, Why: "see the table"},
 		{
-			What: "NonE2E with 40 replicas instead of 10", Quoted: "no effect: requests are stopped sooner", Found: fmt.Sprintf("%.2f times", grown(nonE2E)), Agrees: within(grown(nonE2E), .8, 1.2),
-			Why: "a route is stopped only by another one to the same replica, so that each replica costs its own routes; the paper gives no reason why 40 routes should cost as much as 10",
+			Paper: "000", Place: "VI.B, figure 4", Says: "a tail: the busiest nodes have 3 to 5 times as much, NonE2E and Sigma",
+			Parts: []Part{
+				{What: nonE2E, Value: tail(nonE2E), Agrees: atLeast(3), Shape: atLeast(1.5)}, {What: sigma, Value: tail(sigma), Agrees: atLeast(3), Shape: atLeast(1.5)},
+			},
+		},
+		{
+			Paper: "000", Place: "VI.B, figure 4", Says: "40 replicas instead of 10: load rises, E2E and Sigma",
+			Parts: []Part{{What: e2e, Value: grown(e2e), Agrees: atLeast(1.2)}, {What: sigma, Value: grown(sigma), Agrees: atLeast(1.2)}},
+		},
+		{
+			Paper: "000", Place: "VI.B, figure 4b", Says: "40 replicas instead of 10: no effect, NonE2E",
+			Parts: []Part{{Value: grown(nonE2E), Agrees: around(1, .1)}},
+			Why:   "only another route to the same replica stops a route, so each replica costs its own",
 		},
 	}
 }

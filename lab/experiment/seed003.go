@@ -1,7 +1,7 @@
 package experiment
 
 import (
-	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -10,6 +10,8 @@ import (
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/bv95"
 	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/lab/protocol/ideal"
+	"github.com/kgate/kgate/lab/protocol/paper"
 	"github.com/kgate/kgate/lab/workload"
 )
 
@@ -24,7 +26,7 @@ const (
 	paperWarmup = 2000 * time.Second
 )
 
-// seed003 returns the experiments of the paper's section 4 and of its figure 6.
+// seed003 returns the experiments of the paper's sections 4 and 5.
 func seed003() []*Experiment {
 	quick, full := Size{Seeds: 5, Entries: 200}, Size{Seeds: 100, Entries: 2000}
 	return []*Experiment{
@@ -32,29 +34,30 @@ func seed003() []*Experiment {
 			Name: "003-fig2", Source: "seed 003, figure 2", Quick: quick, Full: full,
 			About:  "mean time to the token against the request rate, LAN and WAN",
 			Plots:  sweepPlots("Mean time to the token", "mean_s", "mean wait, s"),
-			design: sweep, checks: checkMeans, finding: findMeans,
+			design: sweep, Claims: claimsMeans(),
 		},
 		{
 			Name: "003-fig3", Source: "seed 003, figure 3", Quick: quick, Full: full,
 			About:  "longest time to the token against the request rate, LAN",
 			Plots:  sweepPlots("Longest time to the token", "max_s", "longest wait, s"),
-			design: sweep, checks: checkMaxima, finding: findMaxima,
+			design: sweep, Claims: claimsMaxima(),
 		},
+		spread(),
 		{
 			Name: "003-fig4", Source: "seed 003, figure 4", Quick: quick, Full: full,
 			About: "each node's longest time to the token, over the nodes, lambda = .5",
 			Plots: []Plot{
 				nodePlot("LAN"), nodePlot("WAN"),
 			},
-			design: nodeMaxima, checks: checkNodes, finding: findNodes,
+			design: nodeMaxima, Claims: claimsNodes(),
 		},
 		{
 			Name: "003-fig5", Source: "seed 003, figure 5", Quick: quick, Full: full,
 			About:  "messages per entry against the request rate",
 			Plots:  sweepPlots("Messages per entry", "messages", "messages per entry"),
-			design: sweep, checks: checkMessages, finding: findMessages,
+			design: sweep, Claims: claimsMessages(),
 		},
-		replicas(), productionReplicas(),
+		rewrites(), catastrophe(),
 	}
 }
 
@@ -124,6 +127,7 @@ func sweep(s setting) (*design, error) {
 			}
 		}
 	}
+	d.cells = append(d.cells, one(models["LAN"], paperRun(named(perfect, ideal.Spec()), 1, s.Entries), "LAN", perfect, whole))
 	return d, nil
 }
 
@@ -132,74 +136,123 @@ const (
 	whole = "1"
 )
 
-func checkMeans(t *Table) []Check {
-	atHalf, atOne := t.at("mean_s", "LAN", early, half).Mean, t.at("mean_s", "LAN", early, whole).Mean
-	wan := t.at("mean_s", "WAN", early, half).Mean
-	b := t.at("mean_s", "LAN", proxyB, half).Mean
-	return []Check{
+func claimsMeans() []*Claim {
+	atHalf, atOne := figure("mean_s", "LAN", early, half), figure("mean_s", "LAN", early, whole)
+	var apart []func(*Table) float64 // how far a proxy is from early, at each lambda
+	for _, p := range []string{proxyA, proxyB} {
+		for _, lambda := range lambdas {
+			ratio := over(figure("mean_s", "LAN", p, text(lambda)), figure("mean_s", "LAN", early, text(lambda)))
+			apart = append(apart, func(t *Table) float64 { return math.Abs(ratio(t) - 1) })
+		}
+	}
+	return []*Claim{
 		{
-			What: "mean beyond lambda = .5, LAN", Quoted: "stabilises at 355 s",
-			Found:  fmt.Sprintf("%.1f s at .5, %.1f s at 1", atHalf, atOne),
-			Agrees: within(atHalf, 353.7, 355.7) && within(atOne, 354.7, 356.7),
+			Paper: "003", Place: "4, figure 2", Says: "mean wait 355 s, stable from lambda = .5 on",
+			Parts: []Part{{What: "at .5", Value: atHalf, Agrees: around(355, .01)}, {What: "at 1", Value: atOne, Agrees: around(355, .01)}},
 		},
 		{
-			What: "comparable to BV95", Quoted: "comparable for all lambda",
-			Found:  fmt.Sprintf("%.1f s, and %.1f s for proxy B", atHalf, b),
-			Agrees: within(b/atHalf, .95, 1.05),
+			Paper: "003", Place: "4, figure 2", Says: "mean wait comparable to BV95's at every lambda",
+			Parts: []Part{{What: "farthest proxy, share", Value: most(apart...), Agrees: atMost(.1), Shape: atMost(.25)}},
+			Why:   "at low rates a proxy's requests wait behind others in one tree while another token is unused",
 		},
 		{
-			What: "the WAN's level", Quoted: "same trends, no huge impact of the latencies",
-			Found:  fmt.Sprintf("%.1f s, %.1f s below the LAN", wan, atHalf-wan),
-			Agrees: within(wan, atHalf-40, atHalf-20),
-			Why:    "the trend is the same and the level is not: N(cset + d)/k - cset - 1/lambda has the hand-off d in it, 1 s in the LAN and about .09 s in the WAN",
+			Paper: "003", Place: "4, figure 2", Says: "the King latencies have no huge impact on the mean wait",
+			Parts: []Part{
+				{What: "WAN over LAN, at .5", Value: over(figure("mean_s", "WAN", early, half), atHalf), Agrees: around(1, .1)},
+				{What: "at 1", Value: over(figure("mean_s", "WAN", early, whole), atOne), Agrees: around(1, .1)},
+			},
 		},
 		{
-			What: "the optimum at lambda = 1", Quoted: "333 s = lambda N cset / k", Found: "322.3 s without any latency",
-			Agrees: false,
-			Why:    "the printed formula has no dimension of time and leaves out that a node's own hold and thinking are no wait: N cset/k - cset - 1/lambda = 322.3 s",
+			Paper: "003", Place: "4", Says: "at lambda = 1 about N = 100 nodes contend", // Little's law
+			Parts: []Part{{Value: func(t *Table) float64 {
+				m, hold := atOne(t), paperHold.Seconds()
+				return paperNodes * (m + hold) / (m + hold + 1)
+			}, Agrees: around(100, .05)}},
+		},
+		{
+			Paper: "003", Place: "4", Says: "optimal mean wait lambda N cset/k = 333 s",
+			Parts: []Part{{What: "ideal line", Value: figure("mean_s", "LAN", perfect, whole), Agrees: around(333, .01), Shape: around(333, .05)}},
+			Why:   "the formula has no dimension of time, and a node's own hold and thinking are no wait: N cset/k - cset - 1/lambda",
 		},
 	}
 }
 
-func findMeans(t *Table) string {
-	v := t.at("mean_s", "LAN", early, half)
-	return fmt.Sprintf("early binding waits %.2f +- %.2f s at lambda = .5 (paper: 355 s; the law of a saturated closed system: 354.67 s)", v.Mean, v.Half)
-}
-
-func checkMaxima(t *Table) []Check {
-	most, mean := t.at("max_s", "LAN", early, half).Mean, t.at("mean_s", "LAN", early, half).Mean
-	a, b := t.at("max_s", "LAN", proxyA, half).Mean, t.at("max_s", "LAN", proxyB, half).Mean
-	wan := t.at("spread_s", "WAN", early, half)
-	return []Check{
+func claimsMaxima() []*Claim {
+	longest := func(p string) func(*Table) float64 { return figure("max_s", "LAN", p, half) }
+	spread := func(p string) func(*Table) float64 { return figure("spread_s", "LAN", p, half) }
+	return []*Claim{
 		{
-			What: "longest wait at lambda = .5, LAN", Quoted: "370 s", Found: fmt.Sprintf("%.1f s", most), Agrees: within(most, 366, 373),
+			Paper: "003", Place: "4, figure 3", Says: "longest wait 370 s at lambda = .5",
+			Parts: []Part{{Value: longest(early), Agrees: around(370, .05)}},
 		},
 		{
-			What: "spread", Quoted: "less than 15 s", Found: fmt.Sprintf("%.1f s", most-mean), Agrees: most-mean < 15,
-			Why: "about 15 s, and more the longer the run: the paper's bound is borderline",
+			Paper: "003", Place: "4, figure 3", Says: "BV95's longest wait about 1580 s",
+			Parts: []Part{
+				{What: "proxy A", Value: longest(proxyA), Agrees: around(1580, .1), Shape: between(740, 3160)},
+				{What: "proxy B", Value: longest(proxyB), Agrees: around(1580, .1), Shape: between(740, 3160)},
+			},
+			Why: "only proxies; the quoted figure lies between them",
 		},
 		{
-			What: "BV95's longest wait", Quoted: "about 1580 s", Found: fmt.Sprintf("proxy A %.0f s, proxy B %.0f s", a, b),
-			Agrees: min(a, b) < 1580 && 1580 < max(a, b),
-			Why:    "only proxies; the quoted figure lies between them",
+			Paper: "003", Place: "4, figure 3", Says: "more than an order of magnitude better longest wait than BV95",
+			Parts: []Part{{What: "proxy B over early", Value: over(longest(proxyB), longest(early)), Agrees: atLeast(10), Shape: atLeast(2)}},
+			Why:   "its own figures give 1580/370 = 4.3",
 		},
 		{
-			What: "an order of magnitude fairer", Quoted: "more than an order of magnitude", Found: fmt.Sprintf("%.1f times in the maximum, %.0f times in the spread", b/most, (b-mean)/(most-mean)),
-			Agrees: b/most >= 10,
-			Why:    "true of the spread and not of the maximum, to which the paper says it: its own figures give 1580/370 = 4.3",
-		},
-		{
-			What: "spread in the WAN; it grows with the length of a run, so --full counts", Quoted: "within 15 s (abstract; no figure shows it)", Found: fmt.Sprintf("%.1f +- %.1f s", wan.Mean, wan.Half),
-			Agrees: wan.Mean < 15,
-			Why:    "hand-offs that take unequally long let the k queues drift apart, and nothing draws them together again",
+			Paper: "003", Place: "abstract, 6", Says: "an order of magnitude better fairness than BV95 (spread)",
+			Parts: []Part{
+				{What: "proxy A over early", Value: over(spread(proxyA), spread(early)), Agrees: atLeast(10), Shape: atLeast(2)},
+				{What: "proxy B", Value: over(spread(proxyB), spread(early)), Agrees: atLeast(10), Shape: atLeast(2)},
+			},
 		},
 	}
 }
 
-func findMaxima(t *Table) string {
-	most, spread := t.at("max_s", "LAN", early, half), t.at("spread_s", "LAN", early, half)
-	return fmt.Sprintf("at lambda = .5 nobody waits longer than %.1f +- %.1f s under early binding (paper: 370 s), a spread of %.1f s (paper: < 15 s)", most.Mean, most.Half, spread.Mean)
+// spread is the abstract's claim, at the paper's number of requests: the spread grows with the length of a run.
+func spread() *Experiment {
+	return &Experiment{
+		Name: "003-spread", Source: "seed 003, abstract", Quick: Size{Seeds: 3, Entries: 2000}, Full: Size{Seeds: 100, Entries: 2000},
+		About: "spread of the waits against the request rate, 2000 requests per node, LAN and WAN",
+		Plots: []Plot{{
+			Title: "Spread of the waits, early binding", X: "lambda", Y: "spread_s", XLabel: "lambda, requests per second and thinking node", YLabel: "longest less mean wait, s",
+			LogX: true, Series: []string{"network"},
+		}},
+		design: func(s setting) (*design, error) {
+			d := &design{name: "003-spread", keys: []string{"network", "protocol", "lambda"}, figures: standard}
+			models := settings(s.Latency)
+			for _, name := range networks {
+				for _, lambda := range spreadLambdas {
+					d.cells = append(d.cells, one(models[name], paperRun(named(early, fairk.Paper()), lambda, s.Entries), name, early, text(lambda)))
+				}
+			}
+			return d, nil
+		},
+		Claims: []*Claim{
+			{
+				Paper: "003", Place: "abstract; 4, figure 4", Says: "spread within 15 s, LAN, lambda = .5",
+				Parts: []Part{{Value: figure("spread_s", "LAN", early, half), Agrees: atMost(15), Shape: atMost(30)}},
+				Why:   "it grows with the length of a run: nothing balances queues that have drifted apart",
+			},
+			{
+				Paper: "003", Place: "abstract", Says: "spread within 15 s, LAN, at the lower rates that figure 3 has, too",
+				Parts: func() (all []Part) {
+					for _, lambda := range spreadLambdas[:4] {
+						all = append(all, Part{What: "at " + short(lambda), Value: figure("spread_s", "LAN", early, text(lambda)), Agrees: atMost(15), Shape: atMost(30)})
+					}
+					return all
+				}(),
+				Why: "while the queues sometimes run empty they are uneven: a place in a queue is given without a look at how long it is",
+			},
+			{
+				Paper: "003", Place: "abstract", Says: "spread within 15 s, WAN, lambda = .5",
+				Parts: []Part{{Value: figure("spread_s", "WAN", early, half), Agrees: atMost(15), Shape: atMost(30)}},
+				Why:   "hand-offs that take unequally long let the queues drift apart",
+			},
+		},
+	}
 }
+
+var spreadLambdas = []float64{.0025, .005, .01, .05, .5, 1}
 
 // nodeMaxima is figure 4: how long each node had to wait at most.
 func nodeMaxima(s setting) (*design, error) {
@@ -233,49 +286,79 @@ func nodeMaxima(s setting) (*design, error) {
 	return d, nil
 }
 
-func checkNodes(t *Table) []Check {
-	least, most := t.at("max_s", "LAN", early, "0").Mean, t.at("max_s", "LAN", early, "100").Mean
-	spread := t.at("over_mean_s", "LAN", early, "100").Mean
-	b0, b90 := t.at("max_s", "LAN", proxyB, "0").Mean, t.at("max_s", "LAN", proxyB, "90").Mean
-	b := t.at("over_mean_s", "LAN", proxyB, "100").Mean
-	return []Check{
+func claimsNodes() []*Claim {
+	at := func(figureName, p, percent string) func(*Table) float64 { return figure(figureName, "LAN", p, percent) }
+	return []*Claim{
 		{
-			What: "every node's longest wait", Quoted: "very close to 370 s", Found: fmt.Sprintf("%.1f..%.1f s", least, most),
-			Agrees: within(least, 360, 373) && within(most, 366, 373),
-		},
-		{What: "spread", Quoted: "less than 15 s", Found: fmt.Sprintf("%.1f s", spread), Agrees: spread < 15, Why: "as in figure 3: borderline"},
-		{What: "BV95, every node", Quoted: "more than 1300 s", Found: fmt.Sprintf("proxy B: from %.0f s", b0), Agrees: b0 > 1170, Why: "a proxy, in runs shorter than the paper's"},
-		{
-			What: "BV95, 90th percentile", Quoted: "over 1700 s", Found: fmt.Sprintf("proxy B: %.0f s", b90), Agrees: b90 > 1530,
-			Why: "a proxy, in runs shorter than the paper's; and figure 3 quotes 1580 s as the maximum of the same setting, which is below its own 90th percentile here",
-		},
-		{What: "BV95, spread", Quoted: "more than 1250 s", Found: fmt.Sprintf("proxy B: %.0f s", b), Agrees: b > 1125, Why: "a proxy, in runs shorter than the paper's"},
-	}
-}
-
-func findNodes(t *Table) string {
-	return fmt.Sprintf("every node's longest wait lies in %.1f..%.1f s under early binding; under BV95 proxy B it is %.0f s for nine nodes of ten (paper: 370 s, over 1700 s)",
-		t.at("max_s", "LAN", early, "0").Mean, t.at("max_s", "LAN", early, "100").Mean, t.at("max_s", "LAN", proxyB, "90").Mean)
-}
-
-func checkMessages(t *Table) []Check {
-	high, low := t.at("messages", "LAN", early, half).Mean, t.at("messages", "LAN", early, "0.001").Mean
-	a, b := t.at("messages", "LAN", proxyA, half).Mean, t.at("messages", "LAN", proxyB, half).Mean
-	return []Check{
-		{
-			What: "messages per entry, lambda = .5", Quoted: "relatively high, O(log N); no number survives", Found: fmt.Sprintf("%.2f saturated, %.2f at the lowest rate", high, low),
-			Agrees: within(high, 7, 8.1),
+			Paper: "003", Place: "4, figure 4", Says: "every node's longest wait very close to 370 s",
+			Parts: []Part{{What: "least", Value: at("max_s", early, "0"), Agrees: around(370, .05)}, {What: "most", Value: at("max_s", early, "100"), Agrees: around(370, .05)}},
 		},
 		{
-			What: "beside BV95", Quoted: "higher than BV95", Found: fmt.Sprintf("proxy A %.2f, proxy B %.2f", a, b), Agrees: high > max(a, b),
+			Paper: "003", Place: "4, figure 4", Says: "BV95: every node's longest wait above 1300 s, nine tenths' 1700 s, spread 1250 s",
+			Parts: []Part{
+				{What: "proxy B: least", Value: at("max_s", proxyB, "0"), Agrees: atLeast(1300), Shape: atLeast(650)},
+				{What: "at 90 %", Value: at("max_s", proxyB, "90"), Agrees: atLeast(1700), Shape: atLeast(850)},
+				{What: "spread", Value: at("over_mean_s", proxyB, "100"), Agrees: atLeast(1250), Shape: atLeast(625)},
+			},
+			Why: "a proxy, in runs shorter than the paper's. Figure 3 has 1580 s as the maximum of the setting in which figure 4 has 1700 s as a percentile",
 		},
 	}
 }
 
-func findMessages(t *Table) string {
-	v, l := t.at("messages", "LAN", early, half), t.at("messages", "LAN", late, half)
-	return fmt.Sprintf("early binding sends %.2f +- %.2f messages per entry at lambda = .5, late %.2f", v.Mean, v.Half, l.Mean)
+func claimsMessages() []*Claim {
+	messages := func(p, lambda string) func(*Table) float64 { return figure("messages", "LAN", p, lambda) }
+	proxies := most(messages(proxyA, half), messages(proxyB, half))
+	return []*Claim{
+		{
+			Paper: "003", Place: "4, figure 5", Says: "more messages per entry than BV95",
+			Parts: []Part{{What: "early over the dearer proxy", Value: over(messages(early, half), proxies), Agrees: atLeast(1)}},
+		},
+		{
+			Paper: "003", Place: "6", Says: "the increase in messages is slight",
+			Parts: []Part{{What: "early over the dearer proxy", Value: over(messages(early, half), proxies), Agrees: atMost(1.25), Shape: atMost(2)}},
+			Why:   "and the copies of section 5 are not among them",
+		},
+	}
 }
+
+// rewrites asks what the parent pointers are good for that the paper moves when a child message or the privilege arrives.
+func rewrites() *Experiment {
+	return &Experiment{
+		Name: "003-rewrites", Source: "seed 003, section 3.2", Quick: Size{Seeds: 5, Entries: 200}, Full: Size{Seeds: 20, Entries: 2000},
+		About: "messages per entry with and without the printed rewrites of parent pointers, LAN",
+		Plots: []Plot{{
+			Title: "Messages per entry, with and without rewrites", X: "lambda", Y: "messages", XLabel: "lambda, requests per second and thinking node", YLabel: "messages per entry",
+			LogX: true, Series: []string{"protocol"},
+		}},
+		design: func(s setting) (*design, error) {
+			d := &design{name: "003-rewrites", keys: []string{"protocol", "lambda"}, figures: append(slices.Clone(standard), Figure{"messages_over", "messages over those without rewrites"})}
+			protocols := []protocol.Spec{paper.Spec(plain, paper.Options{}), paper.Spec(printed, paper.Options{Rewrite: true})}
+			for _, lambda := range lambdas {
+				c := beside(settings(s.Latency)["LAN"], nil, protocols, func(p protocol.Spec) lab.Config { return paperRun(p, lambda, s.Entries) }, func(row, first []float64) []float64 {
+					return []float64{value(row, "messages") / value(first, "messages")}
+				})
+				for i := range c.rows {
+					c.rows[i] = append(c.rows[i], text(lambda))
+				}
+				d.cells = append(d.cells, c)
+			}
+			return d, nil
+		},
+		Claims: []*Claim{{
+			Paper: "003", Place: "3.2", Says: "moving parent pointers on child messages shortens the way to the root",
+			Parts: []Part{
+				{What: "messages with over without, at .001", Value: figure("messages_over", printed, "0.001"), Agrees: atMost(1)},
+				{What: "at .5", Value: figure("messages_over", printed, half), Agrees: atMost(1), Shape: atMost(1.1)},
+			},
+			Why: "under load the pointer moves back to an older requester",
+		}},
+	}
+}
+
+const (
+	plain   = "path reversal only"
+	printed = "as printed"
+)
 
 // rowsOf returns the rows that have this value of a key.
 func (t *Table) rowsOf(key, value string) []Row {

@@ -13,7 +13,8 @@ type Meter struct {
 	running int
 	order   *order
 	r       Result
-	turns   float64 // sum of waits, in seconds, each times its number among the entries
+	entered time.Duration // when the last entry was, or the counting began
+	turns   float64       // sum of waits, in seconds, each times its number among the entries
 }
 
 // Result is what a run was like. The counts are of the time after the warm-up.
@@ -33,6 +34,8 @@ type Result struct {
 	NodeMax []time.Duration
 	// NodeLast is when each node came into the critical section last; 0: never.
 	NodeLast []time.Duration
+	// Lull is the longest time without an entry.
+	Lull time.Duration
 	// Oldest is the age of the oldest request that still waited at the end.
 	Oldest time.Duration
 	// Messages counts messages by type, in order of first use.
@@ -94,7 +97,7 @@ func (c Counts) Sum() (n uint64) {
 
 // New returns the meter of a run with k tokens that counts from an instant on.
 func New(nodes, k int, from time.Duration) *Meter {
-	return &Meter{k: k, from: from, last: from, order: newOrder(), r: Result{NodeMax: make([]time.Duration, nodes), NodeLast: make([]time.Duration, nodes)}}
+	return &Meter{k: k, from: from, last: from, entered: from, order: newOrder(), r: Result{NodeMax: make([]time.Duration, nodes), NodeLast: make([]time.Duration, nodes)}}
 }
 
 // advance brings the integrals over time to now.
@@ -126,6 +129,7 @@ func (m *Meter) Entered(now time.Duration, n uint64, node int, since time.Durati
 		return
 	}
 	wait := now - since
+	m.r.Lull, m.entered = max(m.r.Lull, now-m.entered), now
 	m.r.Entries++
 	m.r.Wait.Add(wait)
 	m.turns += float64(m.r.Entries) * wait.Seconds()
@@ -171,7 +175,7 @@ func (m *Meter) Found(now time.Duration, hops int) {
 // Result ends the measuring.
 func (m *Meter) Result(now time.Duration) *Result {
 	m.advance(now)
-	m.r.Measured = max(0, now-m.from)
+	m.r.Measured, m.r.Lull = max(0, now-m.from), max(m.r.Lull, now-m.entered)
 	if n, mean := float64(m.r.Entries), m.r.Wait.Mean().Seconds(); n > 1 && mean > 0 {
 		m.r.Rise = 12 * (m.turns/(n*mean) - (n+1)/2) / n
 	}

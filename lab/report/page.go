@@ -23,18 +23,14 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 // writePage writes the results as one page that needs nothing else, with how they
 // were made.
 func writePage(w io.Writer, command, version string, results []*experiment.Result) error {
-	agree, differ := 0, 0
+	verdicts := make(map[experiment.Verdict]int)
 	for _, r := range results {
-		for _, c := range r.Checks {
-			if c.Agrees {
-				agree++
-			} else {
-				differ++
-			}
+		for _, c := range r.Claims {
+			verdicts[c.Verdict]++
 		}
 	}
 	return page.Execute(w, map[string]any{
-		"Command": command, "Version": version, "Results": results, "Agree": agree, "Differ": differ, "ChartStyle": template.CSS(chartStyle),
+		"Command": command, "Version": version, "Results": results, "Verdicts": verdicts, "ChartStyle": template.CSS(chartStyle),
 	})
 }
 

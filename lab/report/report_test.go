@@ -38,10 +38,10 @@ func result() *experiment.Result {
 				{Keys: []string{"b \"<x>\"", "10"}, Values: point(math.NaN(), math.NaN())},
 			},
 		},
-		Checks: []experiment.Check{
-			{What: "one", Quoted: "1", Found: "1", Agrees: true}, {What: "two <script>", Quoted: "2", Found: "3", Why: "it is three"},
+		Claims: []experiment.Judged{
+			{Claim: &experiment.Claim{Paper: "003", Place: "4", Says: "one"}, Found: "1", Verdict: experiment.Agrees},
+			{Claim: &experiment.Claim{Paper: "003", Place: "5", Says: "two <script>", Why: "it is three"}, Found: "3", Verdict: experiment.Differs},
 		},
-		Finding: "made-up: found",
 	}
 }
 

@@ -1,9 +1,6 @@
 package ring
 
-import (
-	"math"
-	"math/rand/v2"
-)
+import "math"
 
 // Success returns the probability that, of n nodes in a ring, no more than p
 // neighbours in a row are lost when exactly lost nodes are, all choices alike.
@@ -51,40 +48,6 @@ func logFillings(gaps, things, p int) float64 {
 func logChoose(n, k int) float64 {
 	lg := func(x int) float64 { v, _ := math.Lgamma(float64(x + 1)); return v }
 	return lg(n) - lg(k) - lg(n-k)
-}
-
-// Independent returns the same probability when each node is lost with
-// probability f on its own.
-func Independent(n int, f float64, p int) float64 {
-	sum := 0.0
-	for lost := range n + 1 {
-		log := logChoose(n, lost)
-		if lost > 0 {
-			log += float64(lost) * math.Log(f)
-		}
-		if lost < n {
-			log += float64(n-lost) * math.Log(1-f)
-		}
-		sum += math.Exp(log) * Success(n, lost, p)
-	}
-	return min(sum, 1)
-}
-
-// Simulate draws trials catastrophes and returns the share of successes.
-func Simulate(n, lost, p, trials int, seed uint64) float64 {
-	r := rand.New(rand.NewPCG(seed, 6))
-	gone := make([]bool, n)
-	successes := 0
-	for range trials {
-		clear(gone)
-		for _, i := range r.Perm(n)[:lost] {
-			gone[i] = true
-		}
-		if LongestRun(gone) <= p {
-			successes++
-		}
-	}
-	return float64(successes) / float64(trials)
 }
 
 // LongestRun returns the length of the longest run of lost neighbours.

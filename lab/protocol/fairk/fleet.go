@@ -20,9 +20,6 @@ type Options struct {
 	// Ask returns the ask interval; nil: [Times](4), which is what the
 	// configuration calls auto.
 	Ask func(nodes int, oneWay time.Duration) time.Duration
-	// Binding makes another binding than those that ship, to try it; nil: as
-	// Early says.
-	Binding func() kmutex.Binding
 }
 
 // Times returns the ask interval of f x gateways x one-way delay; 0: none.
@@ -79,7 +76,7 @@ func newFleet(h protocol.Host, s protocol.Setup, o Options) *fleet {
 	f := new(fleet)
 	parcels := new(Parcels)
 	for i := range s.Nodes {
-		binding := o.Binding
+		var binding func() kmutex.Binding
 		if o.Apart {
 			binding = func() kmutex.Binding { return &apart{new(coordinator.Early), i, s.Nodes} }
 		}

@@ -2,12 +2,12 @@ package quorum
 
 import "math"
 
-// oddsBroken returns the probability that resets let a second owner in: of M replicas
+// Broken returns the probability that resets let a second owner in: of M replicas
 // that all know the owner, each is reset on its own with probability p before the
 // owner has left and told it again, and all that are reset vote for somebody else.
 // It takes as many as a quorum. The papers' 1-(1-p)^M is the probability that any
 // replica at all is reset.
-func oddsBroken(replicas, quorum int, p float64) float64 {
+func Broken(replicas, quorum int, p float64) float64 {
 	sum := 0.0
 	for n := quorum; n <= replicas; n++ {
 		choose := 1.0

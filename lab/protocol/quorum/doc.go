@@ -62,7 +62,7 @@
 //	   the request, and those of an earlier round are void
 //	IAMWINNER takes a vote away that another client has counted: votes count only if
 //	   all replicas gave them knowing of the same last ownership
-//	a replica that was reset votes twice: it abstains for a lease. oddsBroken is how
+//	a replica that was reset votes twice: it abstains for a lease. Broken is how
 //	   likely two owners are otherwise
 //	requests of lost nodes get the vote one after the other, for a lease each: a request
 //	   that was not sent again for a lease does not get it

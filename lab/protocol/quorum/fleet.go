@@ -40,6 +40,8 @@ type Options struct {
 	// Eager replicas vote although they have just lost their state or become
 	// responsible; others wait for a lease first, until no vote of before counts.
 	Eager bool
+	// Prefix routes by prefixes of base 16, as in Pastry; else as in Chord.
+	Prefix bool
 	// Absent are nodes that are not there at the beginning.
 	Absent []int
 
@@ -110,7 +112,7 @@ func New(h protocol.Host, s protocol.Setup, opt Options) *Fleet {
 	}
 	f := &Fleet{
 		host: h, opt: opt, delay: max(s.Delay, time.Microsecond),
-		overlay: newOverlay(s.Nodes, opt.Resources, opt.Replicas, opt.Absent), nodes: make([]node, s.Nodes),
+		overlay: newOverlay(s.Nodes, opt.Resources, opt.Replicas, opt.Absent, opt.Prefix), nodes: make([]node, s.Nodes),
 		replicas: make([]replica, opt.Resources*opt.Replicas),
 	}
 	for i := range f.nodes {

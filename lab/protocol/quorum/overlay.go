@@ -2,6 +2,9 @@ package quorum
 
 import (
 	"fmt"
+	"hash/fnv"
+	"math/bits"
+	"slices"
 
 	"github.com/kgate/kgate/chordring"
 )
@@ -10,7 +13,7 @@ import (
 // x*M to x*M + M-1.
 type key int
 
-// overlay is the Chord network below the protocols. It repairs itself at once when
+// overlay is the network below the protocols: Chord, or Pastry. It repairs itself at once when
 // a node comes or goes, as if every node knew.
 type overlay struct {
 	there []bool
@@ -28,7 +31,7 @@ type hop struct {
 	to key
 }
 
-func newOverlay(nodes, resources, replicas int, absent []int) *overlay {
+func newOverlay(nodes, resources, replicas int, absent []int, prefix bool) *overlay {
 	o := &overlay{there: make([]bool, nodes), place: make([]int, resources*replicas)}
 	names, index := make([]string, nodes), make(map[string]int, nodes)
 	for i := range names {
@@ -41,6 +44,11 @@ func newOverlay(nodes, resources, replicas int, absent []int) *overlay {
 	texts := make([]string, len(o.place))
 	for k := range texts {
 		texts[k] = fmt.Sprintf("resource-%d/replica-%d", k/replicas, k%replicas)
+	}
+	if prefix {
+		o.pastry(names, texts)
+		o.rebuild()
+		return o
 	}
 	var ring *chordring.Ring
 	var hops map[hop]int // steps of routes that were looked up before
@@ -75,4 +83,86 @@ func newOverlay(nodes, resources, replicas int, absent []int) *overlay {
 	}
 	o.rebuild()
 	return o
+}
+
+// pastry routes by prefixes of base 16: each step goes to a node that has one digit more in common with the key, or, from
+// among the eight neighbours on either side of it, to the node that is closest to the key.
+func (o *overlay) pastry(names, texts []string) {
+	const half = 8 // of the leaf set
+	id := func(text string) uint64 {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(text))
+		x := h.Sum64() // whose high digits differ little for texts that end differently
+		x ^= x >> 32
+		x *= 0x9e3779b97f4a7c15
+		return x ^ x>>29
+	}
+	ids, keys := make([]uint64, len(names)), make([]uint64, len(texts))
+	for i, name := range names {
+		ids[i] = id(name)
+	}
+	for k, text := range texts {
+		keys[k] = id(text)
+	}
+	var order []int                 // living nodes by ID
+	rank := make([]int, len(names)) // their place there
+	first := func(x uint64) int {   // in order, of those not below x
+		i, _ := slices.BinarySearchFunc(order, x, func(node int, x uint64) int {
+			switch {
+			case ids[node] < x:
+				return -1
+			case ids[node] > x:
+				return 1
+			}
+			return 0
+		})
+		return i
+	}
+	o.rebuild = func() (moved []key) {
+		order = order[:0]
+		for i, there := range o.there {
+			if there {
+				order = append(order, i)
+			}
+		}
+		slices.SortFunc(order, func(a, b int) int {
+			if ids[a] < ids[b] {
+				return -1
+			}
+			return 1
+		})
+		for at, i := range order {
+			rank[i] = at
+		}
+		for k, x := range keys {
+			above := first(x)
+			a, b := order[above%len(order)], order[(above+len(order)-1)%len(order)]
+			if x-ids[b] < ids[a]-x {
+				a = b
+			}
+			if o.place[k] != a {
+				o.place[k] = a
+				moved = append(moved, key(k))
+			}
+		}
+		return moved
+	}
+	o.next = func(at int, k key) int {
+		to := o.place[k]
+		apart := (rank[to] - rank[at] + len(order)) % len(order)
+		common := bits.LeadingZeros64(keys[k]^ids[at]) / 4
+		if min(apart, len(order)-apart) <= half || common > 14 {
+			return to
+		}
+		shift := uint(60 - 4*common) // of the digit that the next node has to have
+		low := keys[k] >> shift << shift
+		from, end := first(low), len(order)
+		if high := low + 1<<shift; high != 0 {
+			end = first(high)
+		}
+		if from == end {
+			return to
+		}
+		return order[from+int((ids[at]>>7^uint64(common)*0x9e3779b9)%uint64(end-from))] // always the same, as in its routing table
+	}
 }

@@ -270,10 +270,10 @@ func TestBroken(t *testing.T) {
 			broken++
 		}
 	}
-	if got, drawn := oddsBroken(m, q, 4*p), float64(broken)/draws; math.Abs(got/drawn-1) > .05 {
+	if got, drawn := Broken(m, q, 4*p), float64(broken)/draws; math.Abs(got/drawn-1) > .05 {
 		t.Errorf("%g, drawn %g", got, drawn)
 	}
-	if got := oddsBroken(m, q, p); got > paper/10_000 {
+	if got := Broken(m, q, p); got > paper/10_000 {
 		t.Errorf("%g of the paper's %g", got, paper)
 	}
 }

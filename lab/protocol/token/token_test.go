@@ -97,39 +97,6 @@ func TestLateReturn(t *testing.T) {
 	}
 }
 
-// Equations 3.2 to 3.5: the gain is the difference of the two times and nothing where
-// p Nf (To - Tp) = 2 N Ts; messages take as long as the formulas say.
-func TestEquations(t *testing.T) {
-	c := token.Check{
-		Others: 50, Failed: 10, Message: 20 * time.Millisecond, Handle: 5 * time.Millisecond, Timeout: time.Second,
-		Signal: 3 * time.Millisecond, Known: .6,
-	}
-	if got := c.Response(); got != 45*time.Millisecond {
-		t.Errorf("Te is %v", got)
-	}
-	if off := c.WithTimeouts() - c.WithDetector() - c.Gain(); off.Abs() > time.Microsecond {
-		t.Errorf("3.3 less 3.4 differs from 3.5 by %v", off)
-	}
-	var slow, fast time.Duration
-	const runs = 20
-	for seed := range uint64(runs) {
-		slow += c.Simulate(token.InTurn, seed) / runs
-		fast += c.Simulate(token.Detector, seed) / runs
-	}
-	for _, pair := range [][2]time.Duration{{slow, c.WithTimeouts()}, {fast, c.WithDetector()}} {
-		if off := pair[0] - pair[1]; off.Abs() > pair[1]/50 {
-			t.Errorf("simulated %v, computed %v", pair[0], pair[1])
-		}
-	}
-	if got := c.Simulate(token.AtOnce, 1); got != c.Timeout {
-		t.Errorf("all at once take %v", got)
-	}
-	c.Signal = c.Even()
-	if got := c.Gain(); got.Abs() > time.Microsecond {
-		t.Errorf("at the crossover the gain is %v", got)
-	}
-}
-
 // The mends of the printed algorithm, each left out once. What they show is about
 // the paper, and changes no more: not in CI.
 func TestMutantsAreCaught(t *testing.T) {
