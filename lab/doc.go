@@ -10,11 +10,21 @@
 //	sim        the engine: events in virtual time, nodes, links, faults
 //	network    delays        workload   arrivals and holds     meter   measures
 //	protocol   the interface; below it fairk (kgate's own machines, early and
-//	           late), central, ideal, static, bv95, lookahead, quorum
+//	           late), central (with failover, too), ideal, static, bv95; paper,
+//	           token, suzukikasami, naimi, elmp, quorum of the literature
+//	handover   the data handover cycle over any of them
 //	rounds     the workload of those of quorum: many resources, churn
 //	check      every interleaving of a small system, and random larger ones
-//	fuzz       kgate's machines under every fault, judged by the upstream
+//	cluster    a whole cluster: processes, leases, a leader, views, an upstream
+//	fuzz       clusters under every fault, seed after seed, judged by the upstream
 //	ring       how likely it is that a gateway is lost with all its replicas
+//	experiment what is measured, and the claims; report, plan: pages and answers
+//
+// To add a protocol, write one Go value for all nodes: Acquire, Release, Cancel, Deliver, Due
+// ([protocol.Protocol]). It gets a [protocol.Host] to send messages, set timers and grant
+// requests. Wrap one that allows a single request per node, as those of the literature do, with
+// [protocol.Serial]. If its nodes may crash, come back, join or leave, it implements Detecting,
+// Restarting or Moving; check.Explore and check.Fuzz then test it with such changes.
 //
 // Requests of a run come to nodes (gateways), numbered from 0. What the upstream
 // would see is counted by the run itself: more than k requests in the critical

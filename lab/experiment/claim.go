@@ -49,13 +49,13 @@ func (s Span) has(v float64) bool { return v >= s.Low && v <= s.High }
 func (s Span) String() string {
 	switch {
 	case math.IsInf(s.Low, -1):
-		return "<= " + short(s.High)
+		return "≤" + short(s.High)
 	case math.IsInf(s.High, 1):
-		return ">= " + short(s.Low)
+		return "≥" + short(s.Low)
 	case s.Low == s.High:
 		return short(s.Low)
 	}
-	return short(s.Low) + ".." + short(s.High)
+	return short(s.Low) + "-" + short(s.High)
 }
 
 func between(low, high float64) Span { return Span{low, high} }

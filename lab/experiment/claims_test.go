@@ -1,12 +1,11 @@
 package experiment
 
 import (
-	"math"
 	"slices"
 	"testing"
 )
 
-// The tests of this file are the claims of docs/lab.md, at sizes that take seconds.
+// The tests of this file hold figures of experiments that take minutes, at sizes that take seconds.
 
 // Seed 003, figures 2, 3 and 5, at lambda = .5 in the LAN.
 func TestPaperFigures(t *testing.T) {
@@ -27,59 +26,6 @@ func TestPaperFigures(t *testing.T) {
 		if v := at(c.figure, c.protocol); !within(v, c.low, c.high) {
 			t.Errorf("%s of %s is %.2f, want %g..%g", c.figure, c.protocol, v, c.low, c.high)
 		}
-	}
-}
-
-// Seed 003, figure 4.
-func TestPaperNodes(t *testing.T) {
-	needsTime(t)
-	table := some(t, "003-fig4", Size{Seeds: 2, Entries: 200}, 0, with("LAN"))
-	for _, c := range checkNodes(table)[:1] {
-		if !c.Agrees {
-			t.Errorf("%s: %s, quoted %s", c.What, c.Found, c.Quoted)
-		}
-	}
-	if least := table.at("max_s", "LAN", proxyB, "0").Mean; least < 800 {
-		t.Errorf("a node waits at most %.0f s under proxy B", least)
-	}
-}
-
-// Seed 003, figure 6: one of the two quoted figures holds, the other does not.
-func TestPaperReplicas(t *testing.T) {
-	needsTime(t)
-	e, err := Find("003-fig6")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := NewRunner(Options{Seeds: 2}).Run(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !r.Checks[0].Agrees || r.Checks[1].Agrees {
-		t.Errorf("%+v", r.Checks)
-	}
-	for _, row := range r.Table.Rows {
-		exact, drawn := row.Values[0].Mean, row.Values[1].Mean
-		if math.Abs(exact-drawn) > .04 {
-			t.Errorf("%v: %.3f exactly, %.3f by drawing", row.Keys, exact, drawn)
-		}
-	}
-}
-
-// The replication and the heirs that ship lose tickets when the ring model says
-// so, and only then.
-func TestProductionReplicas(t *testing.T) {
-	needsTime(t)
-	table := some(t, "003-fig6-production", Size{Seeds: 1, Entries: 60}, 0, func(keys []string) bool {
-		return slices.Contains([]string{"1", "4", "7"}, keys[2])
-	})
-	for _, row := range table.Rows {
-		if same := table.at("as_the_ring", row.Keys...).Mean; same != 1 {
-			t.Errorf("%v: the ring model says the same in %.2f of the losses", row.Keys, same)
-		}
-	}
-	if none, all := table.at("survived", "1000", "50", "1").Mean, table.at("survived", "100", "20", "7").Mean; none != 0 || all < .95 {
-		t.Errorf("a loss that nothing outlasts is outlasted %.2f times, one that nearly all do %.2f times", none, all)
 	}
 }
 
@@ -162,45 +108,13 @@ func needsTime(t *testing.T) {
 	}
 }
 
-// Seed 001: the formulas, and where the detector stops paying.
-func TestDetectorPays(t *testing.T) {
-	needsTime(t)
-	r := found(t, "001-eq", 2)
-	for _, c := range r.Checks[:2] {
-		if !c.Agrees {
-			t.Errorf("%s: %s, quoted %s", c.What, c.Found, c.Quoted)
-		}
-	}
-}
-
-// Seed 004: the law of the cycle, the overlap, and table 2. What a place in line costs
-// beside lock and fetch is one message peer to peer and two through a server.
-func TestHandover(t *testing.T) {
-	needsTime(t)
-	for name, agrees := range map[string]int{"004-fig6": 1, "004-fig7": 3, "004-tab2": 2} {
-		r := found(t, name, 3)
-		for _, c := range r.Checks[:agrees] {
-			if !c.Agrees {
-				t.Errorf("%s: %s: %s, quoted %s", name, c.What, c.Found, c.Quoted)
-			}
-		}
-		if name == "004-fig6" {
-			_, peers, _ := fitCycles(r.Table, peerToPeer)
-			_, server, _ := fitCycles(r.Table, withServer)
-			if d := peerDelay.Seconds(); !within(peers, .8*d, 1.1*d) || !within(server, 1.9*d, 2.1*d) {
-				t.Errorf("a place costs %.0f us, through a server %.0f us", 1e6*peers, 1e6*server)
-			}
-		}
-	}
-}
-
 // One table over all: who goes on after a loss, and what an entry costs.
 func TestField(t *testing.T) {
 	needsTime(t)
 	table := some(t, "field", Size{Seeds: 2, Entries: 600}, 0, with("1", text(fieldNodes)))
 	at := func(figure, p string) float64 { return table.at(figure, "1", p, text(fieldNodes)).Mean }
 	for p, served := range map[string]float64{
-		late: 1, early: 1, "token-FD": 1, "sigma": 1, "e2e": 1, "none2e": 1, "central": 0, "Naimi-Trehel": 0, "ELMP": 0, "Suzuki-Kasami": 0,
+		late: 1, early: 1, failover: 1, "token-FD": 1, "sigma": 1, "e2e": 1, "none2e": 1, "central": 0, "Naimi-Trehel": 0, "ELMP": 0, "Suzuki-Kasami": 0,
 	} {
 		if v := at("served_after", p); v != served {
 			t.Errorf("%s: %.2f of the survivors are served after a loss, want %g", p, v, served)
@@ -209,25 +123,11 @@ func TestField(t *testing.T) {
 	for _, c := range []struct {
 		p         string
 		low, high float64
-	}{{late, 7, 8.3}, {early, 5.2, 6.3}, {"Naimi-Trehel", 4.3, 5.2}, {"ELMP", 17, 22}, {"Suzuki-Kasami", 31, 32}, {"central", 2.7, 3}} {
+	}{{late, 7, 8.3}, {early, 5.2, 6.3}, {"Naimi-Trehel", 4.3, 5.2}, {"ELMP", 17, 22}, {"Suzuki-Kasami", 31, 32}, {"central", 2.7, 3}, {failover, 2.7, 3}} {
 		if v := at("messages", c.p); !within(v, c.low, c.high) {
 			t.Errorf("%s: %.1f messages per entry, want %g..%g", c.p, v, c.low, c.high)
 		}
 	}
-}
-
-// found runs an experiment with few seeds.
-func found(t *testing.T, name string, seeds int) *Result {
-	t.Helper()
-	e, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := NewRunner(Options{Seeds: seeds}).Run(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // Seeds 000 and 002, figures 3a and 3b: how many messages fewer than Sigma's depends
@@ -255,34 +155,6 @@ func TestPeerMessages(t *testing.T) {
 	}
 }
 
-// Seed 002, figure 6.2.1c: ENQUEUE grows with the requests, TOKEN does not.
-func TestPeerTokens(t *testing.T) {
-	needsTime(t)
-	table := some(t, "002-6.2.1c", Size{Seeds: 1}, 0, func(keys []string) bool { return keys[0] == "20" || keys[0] == "80" })
-	grown := func(figure string) float64 {
-		return table.at(figure, "80", e2e).Mean / table.at(figure, "20", e2e).Mean
-	}
-	if e, k := grown("enqueues"), grown("tokens"); e < 3 || !within(k, .7, 1.4) {
-		t.Errorf("for four times the requests ENQUEUE is %.2f times as much, TOKEN %.2f", e, k)
-	}
-}
-
-// Seed 000, figure 4, by shape: Sigma loads most nodes more than three times as much
-// as E2E, and more replicas load them more under every protocol.
-func TestPeerLoad(t *testing.T) {
-	needsTime(t)
-	table := some(t, "000-fig4", Size{Seeds: 1}, 0, func([]string) bool { return true })
-	at := func(replicas, p string) float64 { return table.at("load", replicas, p, "90").Mean }
-	if ratio := at("10", sigma) / at("10", e2e); !within(ratio, 2.5, 5) {
-		t.Errorf("Sigma loads nine of ten nodes %.2f times as much as E2E", ratio)
-	}
-	for _, p := range []string{sigma, e2e, nonE2E} {
-		if grown := at("40", p) / at("10", p); !within(grown, 2, 4.5) {
-			t.Errorf("%s: 40 replicas load nine of ten nodes %.2f times as much as 10", p, grown)
-		}
-	}
-}
-
 // Seed 000, figure 5: churn costs messages, and nobody is let in beside another one.
 func TestPeerChurn(t *testing.T) {
 	needsTime(t)
@@ -294,22 +166,5 @@ func TestPeerChurn(t *testing.T) {
 	}
 	if v := table.at("double", "200", e2e+", abstains").Mean; v != 0 {
 		t.Errorf("%g were let in beside another one", v)
-	}
-}
-
-// Decision 44: sections gain where k T is above a hold, and lose elsewhere; a line that
-// home writes down gains more, and never loses.
-func TestSections(t *testing.T) {
-	needsTime(t)
-	table := some(t, "sections", Size{Seeds: 1, Entries: 4000}, 0, func(keys []string) bool {
-		return keys[4] != early && keys[4] != perfect && (keys[0] == "200" || keys[3] == "0.01")
-	})
-	busy := func(p string) float64 { return table.at("busy", "200", "64", "1", "0.1", p).Mean }
-	if busy(late) > .2 || !within(busy(eight), .5, .7) || busy(written) < busy("central")-.02 {
-		t.Errorf("tokens busy: late %.2f, sections %.2f, written line %.2f, central %.2f", busy(late), busy(eight), busy(written), busy("central"))
-	}
-	wait := func(p string) float64 { return table.at("mean_s", "50", "16", "0.9", "0.01", p).Mean }
-	if wait(eight) < wait(late) || wait(written) > wait(late) {
-		t.Errorf("mean wait at load .9: late %.3f s, sections %.3f s, written line %.3f s", wait(late), wait(eight), wait(written))
 	}
 }

@@ -274,14 +274,14 @@ func claimsField() []*Claim {
 		return parts
 	}
 	return []*Claim{
-		{Paper: "001", Place: "2.1", Says: "whoever has asked enters though the token is lost: share served after a loss of a fifth", Parts: served("token-FD")},
+		{Paper: "001", Place: "2.1", Says: "whoever has asked enters though the token is lost (share served)", Parts: served("token-FD")},
 		{
 			Paper: "001", Place: "3.2", Says: "without crashes as fast as Suzuki-Kasami (mean wait)",
 			Parts: []Part{{Value: over(at("mean_s", "1", "token-FD"), at("mean_s", "1", "Suzuki-Kasami")), Agrees: around(1, .05)}},
 		},
-		{Paper: "000", Place: "V; 002, p. 24", Says: "losses are survived: share served after one of a fifth", Parts: served("e2e", "none2e")},
+		{Paper: "000", Place: "V; 002, p. 24", Says: "share served after a loss of a fifth", Parts: served("e2e", "none2e")},
 		{
-			Paper: "004", Place: "abstract, 1.3", Says: "O(log N) messages per request: 100 nodes over 8 (log: 2.2)",
+			Paper: "004", Place: "abstract, 1.3", Says: "O(log N) messages per request (100 nodes over 8)",
 			Parts: []Part{{What: "ELMP", Value: grows("ELMP"), Agrees: atMost(math.Log(100) / math.Log(8))}},
 		},
 		{Paper: Ours, Place: "guarantees", Says: "all others are served after a loss of a fifth", Parts: served(late, early)},

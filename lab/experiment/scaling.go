@@ -42,7 +42,7 @@ func nodeScaling() *Experiment {
 			return d, nil
 		},
 		Claims: []*Claim{{
-			Paper: "003", Place: "abstract, 3.2", Says: "messages per entry grow as log N, 10 to 10,000 nodes (variance explained)",
+			Paper: "003", Place: "abstract, 3.2", Says: "messages per entry grow as log N, to N = 10,000 (variance explained)",
 			Parts: []Part{{What: saturated, Value: explained(saturated), Agrees: atLeast(.95)}, {What: light, Value: explained(light), Agrees: atLeast(.95)}},
 		}},
 	}

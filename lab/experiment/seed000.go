@@ -257,17 +257,17 @@ func claimsPeerNodes() []*Claim {
 		}
 	}
 	return []*Claim{
-		{Paper: "000", Place: "VI.A, figure 3a; 002, p. 31", Says: "messages linear in the nodes (variance explained)", Parts: linear},
-		{Paper: "000", Place: "VI.A, figure 3a; 002, p. 31", Says: "1.5 to 2.5 times fewer messages than Sigma", Parts: saves(between(1.5, 2.5), text(peers)), Why: whyRatio},
+		{Paper: "000", Place: "VI.A; 002, p. 31", Says: "messages linear in the nodes (variance explained)", Parts: linear},
+		{Paper: "000", Place: "VI.A; 002, p. 31", Says: "1.5 to 2.5 times fewer messages than Sigma", Parts: saves(between(1.5, 2.5), text(peers)), Why: whyRatio},
 		{Paper: "002", Place: "p. 40", Says: "2 times fewer messages than Sigma", Parts: saves(around(2, .1), text(peers)), Why: whyRatio},
 		{Paper: "000", Place: "I; 002, p. 4", Says: "a request costs O(log N) messages (variance explained by log N)", Parts: logs},
 		{
-			Paper: "000", Place: "V.A; 002, p. 24", Says: "with n pings in ten minutes a lost owner is detected in 10/n minutes", Closed: true,
-			Parts: []Part{{What: "minutes, n = 5, pings evenly spread, at most", Value: constantly(10. / 5), Agrees: around(2, .05)}},
+			Paper: "000", Place: "V.A; 002, p. 24", Says: "n pings in ten minutes detect a lost owner in 10/n", Closed: true,
+			Parts: []Part{{What: "n = 5, evenly spread", Value: constantly(10. / 5), Agrees: around(2, .05)}},
 		},
 		{
 			Paper: "002", Place: "p. 27", Says: "resets break exclusion with P = 1 - (1 - p)^M", Closed: true,
-			Parts: []Part{{What: "P by majorities, p = .01, M = 10, over that", Value: func(*Table) float64 { return quorum.Broken(10, 6, .01) / (1 - math.Pow(.99, 10)) }, Agrees: around(1, .05)}},
+			Parts: []Part{{What: "P of a majority over that", Value: func(*Table) float64 { return quorum.Broken(10, 6, .01) / (1 - math.Pow(.99, 10)) }, Agrees: around(1, .05)}},
 			Why:   "it takes a quorum of resets; the formula is the probability of one",
 		},
 	}
@@ -282,7 +282,7 @@ func claimsPeerLoad() []*Claim {
 		}
 	}
 	return []*Claim{{
-		Paper: "000", Place: "VI.A, figure 3b; 002, p. 32", Says: "fewer messages than Sigma at every load, 10 to 100 requests per round (no number survives)",
+		Paper: "000", Place: "VI.A; 002, p. 32", Says: "fewer messages than Sigma at every load (no number survives)",
 		Parts: []Part{{What: "theirs over Sigma's at worst", Value: most(all...), Agrees: atMost(1)}},
 	}}
 }

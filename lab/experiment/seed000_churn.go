@@ -79,11 +79,11 @@ func claimsChurn() []*Claim {
 	}
 	return []*Claim{
 		{
-			Paper: "000", Place: "VI.C, figure 5; 002, p. 38", Says: "messages grow with churn, first more, then much slower (slope from 50 to 200 over that up to 50)",
+			Paper: "000", Place: "VI.C, figure 5; 002, p. 38", Says: "messages grow with churn, later much slower (later slope over first)",
 			Parts: parts, Why: "routes are mended where a node was lost on them, so the cost is proportional to the losses. What the overlay sends is not counted",
 		},
 		{
-			Paper: "000", Place: "V; 002, p. 28", Says: "failures do not let two owners in (if new replicas give no vote for a lease, which the papers lack)",
+			Paper: "000", Place: "V; 002, p. 28", Says: "failures let no two owners in (here new replicas abstain for a lease)",
 			Parts: []Part{{What: "double entries", Value: most(double...), Agrees: atMost(0)}},
 		},
 	}
@@ -92,7 +92,7 @@ func claimsChurn() []*Claim {
 func claimsChurnTime() []*Claim {
 	at := func(churn string) func(*Table) float64 { return figure("alone_s", churn, e2e) }
 	return []*Claim{{
-		Paper: "002", Place: "p. 39", Says: "alone, a node enters after 3 s without churn, 7.5 s with 200: 2.5 times",
+		Paper: "002", Place: "p. 39", Says: "alone, a node enters after 3 s, with churn 7.5 s: 2.5 times",
 		Parts: []Part{{Value: over(at("200"), at("0")), Agrees: around(2.5, .1), Shape: atLeast(1.05)}},
 		Why:   "the overlay here is repaired at once; the paper's time is that of Pastry finding other routes",
 	}}

@@ -67,22 +67,22 @@ func recoveryTimes() *Experiment {
 		},
 		Claims: []*Claim{
 			{
-				Paper: "001", Place: "3.3", Says: "checked in turn: Nf To + (N - Nf) Te, whoever notices the crash", Closed: true,
+				Paper: "001", Place: "3.3", Says: "checks in turn take Nf To + (N - Nf) Te, whoever begins", Closed: true,
 				Parts: []Part{{What: "for k = 7, over that", Value: constantly((6*timeoutTo + (failedNf-6)*timeoutTo + (checkedN-failedNf)*responseTe) / (failedNf*timeoutTo + (checkedN-failedNf)*responseTe)), Agrees: around(1, .05)}},
 			},
 			{
 				Paper: "001", Place: "3.3 to 3.5", Says: "3.5 is 3.3 less 3.4", Closed: true,
-				Parts: []Part{{What: "s saved, p = .7, Ts = 10 ms, as printed", Value: constantly(-2 * checkedN * .01), Agrees: around(gain(.7, .01), .05)}},
+				Parts: []Part{{What: "s saved, as printed", Value: constantly(-2 * checkedN * .01), Agrees: around(gain(.7, .01), .05)}},
 				Why:   "its last term takes the first away again: as printed the detector never saves anything. Without it 3.5 follows",
 			},
 			{
-				Paper: "001", Place: "3.2", Says: "with the detector it is definitely faster; 2 N Ts is negligible", Closed: true,
+				Paper: "001", Place: "3.2", Says: "the detector is definitely faster; 2 N Ts is negligible", Closed: true,
 				Parts: []Part{{What: "share of settings", Value: faster, Agrees: atLeast(1), Shape: atLeast(.5)}},
 				Why:   "true while p Nf (To - Tp) > 2 N Ts; with p = 0 the detector only costs",
 			},
 			{
-				Paper: "001", Place: "1, 3.1", Says: "processes are checked concurrently: that is the gain", Closed: true,
-				Parts: []Part{{What: "s by 3.4, p = .7, Ts = 0, over all asked at once", Value: func(*Table) float64 {
+				Paper: "001", Place: "1, 3.1", Says: "the gain: processes are checked concurrently", Closed: true,
+				Parts: []Part{{What: "3.4 over all asked at once", Value: func(*Table) float64 {
 					return detector(.7, 0) / math.Max(timeoutTo, responseTe)
 				}, Agrees: around(1, .05)}},
 				Why: "3.3 and 3.4 add up the waits; asked at once, with plain time-outs, all 100 take one second",

@@ -153,10 +153,10 @@ func claimsMeans() []*Claim {
 		{
 			Paper: "003", Place: "4, figure 2", Says: "mean wait comparable to BV95's at every lambda",
 			Parts: []Part{{What: "farthest proxy, share", Value: most(apart...), Agrees: atMost(.1), Shape: atMost(.25)}},
-			Why:   "at low rates a proxy's requests wait behind others in one tree while another token is unused",
+			Why:   "only proxies; at low rates their requests wait in one tree while the token of another is unused",
 		},
 		{
-			Paper: "003", Place: "4, figure 2", Says: "the King latencies have no huge impact on the mean wait",
+			Paper: "003", Place: "4, figure 2", Says: "King latencies have no huge impact on it",
 			Parts: []Part{
 				{What: "WAN over LAN, at .5", Value: over(figure("mean_s", "WAN", early, half), atHalf), Agrees: around(1, .1)},
 				{What: "at 1", Value: over(figure("mean_s", "WAN", early, whole), atOne), Agrees: around(1, .1)},
@@ -194,12 +194,12 @@ func claimsMaxima() []*Claim {
 			Why: "only proxies; the quoted figure lies between them",
 		},
 		{
-			Paper: "003", Place: "4, figure 3", Says: "more than an order of magnitude better longest wait than BV95",
+			Paper: "003", Place: "4, figure 3", Says: "longest wait more than an order of magnitude below BV95's",
 			Parts: []Part{{What: "proxy B over early", Value: over(longest(proxyB), longest(early)), Agrees: atLeast(10), Shape: atLeast(2)}},
 			Why:   "its own figures give 1580/370 = 4.3",
 		},
 		{
-			Paper: "003", Place: "abstract, 6", Says: "an order of magnitude better fairness than BV95 (spread)",
+			Paper: "003", Place: "abstract, 6", Says: "spread an order of magnitude below BV95's",
 			Parts: []Part{
 				{What: "proxy A over early", Value: over(spread(proxyA), spread(early)), Agrees: atLeast(10), Shape: atLeast(2)},
 				{What: "proxy B", Value: over(spread(proxyB), spread(early)), Agrees: atLeast(10), Shape: atLeast(2)},
@@ -234,7 +234,7 @@ func spread() *Experiment {
 				Why:   "it grows with the length of a run: nothing balances queues that have drifted apart",
 			},
 			{
-				Paper: "003", Place: "abstract", Says: "spread within 15 s, LAN, at the lower rates that figure 3 has, too",
+				Paper: "003", Place: "abstract", Says: "the same at figure 3's lower rates",
 				Parts: func() (all []Part) {
 					for _, lambda := range spreadLambdas[:4] {
 						all = append(all, Part{What: "at " + short(lambda), Value: figure("spread_s", "LAN", early, text(lambda)), Agrees: atMost(15), Shape: atMost(30)})
@@ -294,7 +294,7 @@ func claimsNodes() []*Claim {
 			Parts: []Part{{What: "least", Value: at("max_s", early, "0"), Agrees: around(370, .05)}, {What: "most", Value: at("max_s", early, "100"), Agrees: around(370, .05)}},
 		},
 		{
-			Paper: "003", Place: "4, figure 4", Says: "BV95: every node's longest wait above 1300 s, nine tenths' 1700 s, spread 1250 s",
+			Paper: "003", Place: "4, figure 4", Says: "BV95: every node's above 1300 s, 90 % 1700 s, spread 1250 s",
 			Parts: []Part{
 				{What: "proxy B: least", Value: at("max_s", proxyB, "0"), Agrees: atLeast(1300), Shape: atLeast(650)},
 				{What: "at 90 %", Value: at("max_s", proxyB, "90"), Agrees: atLeast(1700), Shape: atLeast(850)},
@@ -324,7 +324,7 @@ func claimsMessages() []*Claim {
 // rewrites asks what the parent pointers are good for that the paper moves when a child message or the privilege arrives.
 func rewrites() *Experiment {
 	return &Experiment{
-		Name: "003-rewrites", Source: "seed 003, section 3.2", Quick: Size{Seeds: 5, Entries: 200}, Full: Size{Seeds: 20, Entries: 2000},
+		Name: "003-rewrites", Source: "seed 003, section 3.2", Quick: Size{Seeds: 2, Entries: 2000}, Full: Size{Seeds: 20, Entries: 2000},
 		About: "messages per entry with and without the printed rewrites of parent pointers, LAN",
 		Plots: []Plot{{
 			Title: "Messages per entry, with and without rewrites", X: "lambda", Y: "messages", XLabel: "lambda, requests per second and thinking node", YLabel: "messages per entry",
@@ -333,7 +333,7 @@ func rewrites() *Experiment {
 		design: func(s setting) (*design, error) {
 			d := &design{name: "003-rewrites", keys: []string{"protocol", "lambda"}, figures: append(slices.Clone(standard), Figure{"messages_over", "messages over those without rewrites"})}
 			protocols := []protocol.Spec{paper.Spec(plain, paper.Options{}), paper.Spec(printed, paper.Options{Rewrite: true})}
-			for _, lambda := range lambdas {
+			for _, lambda := range []float64{.001, .01, .05, .5} {
 				c := beside(settings(s.Latency)["LAN"], nil, protocols, func(p protocol.Spec) lab.Config { return paperRun(p, lambda, s.Entries) }, func(row, first []float64) []float64 {
 					return []float64{value(row, "messages") / value(first, "messages")}
 				})
@@ -345,9 +345,9 @@ func rewrites() *Experiment {
 			return d, nil
 		},
 		Claims: []*Claim{{
-			Paper: "003", Place: "3.2", Says: "moving parent pointers on child messages shortens the way to the root",
+			Paper: "003", Place: "3.2", Says: "parent pointers moved on child messages shorten the way to the root",
 			Parts: []Part{
-				{What: "messages with over without, at .001", Value: figure("messages_over", printed, "0.001"), Agrees: atMost(1)},
+				{What: "messages over those without, at .001", Value: figure("messages_over", printed, "0.001"), Agrees: atMost(1)},
 				{What: "at .5", Value: figure("messages_over", printed, half), Agrees: atMost(1), Shape: atMost(1.1)},
 			},
 			Why: "under load the pointer moves back to an older requester",

@@ -74,7 +74,7 @@ func claimsLoss() []*Claim {
 	quorum := "with three of the five voters lost nobody is served until they are back, whatever the copies"
 	return []*Claim{
 		{
-			Paper: "003", Place: "5, figure 6", Says: "20 % lost at once, p = 4: safety and liveness with probability > .95",
+			Paper: "003", Place: "5, figure 6", Says: "20 % lost, p = 4: safety and liveness with > .95",
 			Parts: []Part{{Value: at("survived", theirs, "20", "4"), Agrees: atLeast(.95), Shape: atLeast(.9)}},
 		},
 		{
@@ -91,11 +91,11 @@ func claimsLoss() []*Claim {
 			Parts: []Part{{Value: at("survived", ours, "50", "6"), Agrees: atLeast(.8), Shape: atLeast(.4)}}, Why: quorum,
 		},
 		{
-			Paper: "003", Place: "5", Says: "p = 6, f = .01: all backups of a node fail with f^p = 1e-12", Closed: true,
-			Parts: []Part{{Value: func(*Table) float64 { return math.Pow(.01, 6) }, Agrees: around(1e-12, .05)}},
+			Paper: "003", Place: "5", Says: "p = 6, f = .01: all backups fail with 1e-12", Closed: true,
+			Parts: []Part{{What: "over that", Value: func(*Table) float64 { return math.Pow(.01, 6) / 1e-12 }, Agrees: around(1, .05)}},
 		},
 		{
-			Paper: "003", Place: "5", Says: "copies at successors spare broadcasts (their cost is not given)",
+			Paper: "003", Place: "5", Says: "copies at successors spare broadcasts (no cost given)",
 			Parts: []Part{
 				{What: "messages per entry, p = 4", Value: at("messages", theirs, "20", "4"), Agrees: atMost(paperNodes - 1)},
 				{What: "p = 6", Value: at("messages", theirs, "20", "6"), Agrees: atMost(paperNodes - 1), Shape: atMost(2 * paperNodes)},
@@ -103,9 +103,9 @@ func claimsLoss() []*Claim {
 			Why: "each change of state is an atomic broadcast to p nodes: with p = 6 an entry costs more than one broadcast to all",
 		},
 		{
-			Paper: "003", Place: "4 with 5", Says: "mean wait 355 s, with the copies that section 5 demands",
+			Paper: "003", Place: "4 with 5", Says: "mean wait 355 s, with section 5's copies",
 			Parts: []Part{{What: "p = 4", Value: at("mean_s", theirs, "20", "4"), Agrees: around(355, .05), Shape: around(355, .25)}},
-			Why:   "a token goes on only after the copies of the change have been confirmed: two delays more per hand-off",
+			Why:   "before a token goes on, and before a node enters, the copies of the change have to be confirmed: four delays more per hand-off",
 		},
 	}
 }

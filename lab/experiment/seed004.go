@@ -235,7 +235,7 @@ func claimsCycle() []*Claim {
 			Parts: []Part{{What: peerToPeer, Value: fit(peerToPeer, 0), Agrees: around(1, .01)}, {What: withServer, Value: fit(withServer, 0), Agrees: around(1, .01)}},
 		},
 		{
-			Paper: "004", Place: "5.1", Says: "alpha eta is 4.5 ms peer to peer, .7 ms through a server: 6 times as much",
+			Paper: "004", Place: "5.1", Says: "alpha eta 4.5 ms peer to peer, .7 ms through a server: 6 times",
 			Parts: []Part{{Value: over(fit(peerToPeer, 1), fit(withServer, 1)), Agrees: around(430./70, .1), Shape: atLeast(1)}},
 			Why:   "the token goes from peer to peer in one message, through a server in two; the exchange of places in the tree goes on while the request waits",
 		},
@@ -256,7 +256,7 @@ func claimsAsync() []*Claim {
 	}
 	return []*Claim{
 		{
-			Paper: "004", Place: "5.2, figure 7a", Says: "without other work cycle, wait and blocking are the same",
+			Paper: "004", Place: "5.2, figure 7a", Says: "without other work wait and blocking are the cycle",
 			Parts: []Part{{What: "wait over cycle", Value: over(at("0", timeWait, "0"), at("0", timeCycle, "0")), Agrees: around(1, .01)}, {What: "blocking over cycle", Value: over(at("0", timeBlocking, "0"), at("0", timeCycle, "0")), Agrees: around(1, .01)}},
 		},
 		{
@@ -284,7 +284,7 @@ func claimsAsync() []*Claim {
 func claimsDepartures() []*Claim {
 	var overhead []Part
 	for _, peers := range departPeers {
-		overhead = append(overhead, Part{What: fmt.Sprintf("%d peers, farthest from the table's", peers), Value: func(t *Table) float64 {
+		overhead = append(overhead, Part{What: fmt.Sprintf("%d peers, farthest over table", peers), Value: func(t *Table) float64 {
 			worst := 1.0
 			for i, share := range departShares {
 				ratio := t.at("overhead_s", text(peers), text(share)).Mean / departQuoted[peers][i]
@@ -297,7 +297,7 @@ func claimsDepartures() []*Claim {
 	}
 	return []*Claim{
 		{
-			Paper: "004", Place: "5.3, table 2", Says: "overhead of departures, s: 50 peers 2.27, 2.65, 4.29; 120 peers 4.27, 6.46, 10.34", Parts: overhead,
+			Paper: "004", Place: "5.3, table 2", Says: "overhead of departures, 2.27 to 10.34 s", Parts: overhead,
 			Why: "what the paper compares with is not said; this reading was chosen because it fits",
 		},
 		{

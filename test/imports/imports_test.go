@@ -100,14 +100,14 @@ var allowed = map[string][]string{
 	"lab/handover":              {"lab/network", "lab/protocol", "lab/sim"},
 	"lab/protocol/elmp":         {"lab/protocol", "lab/sim"},
 	"lab/protocol/naimi":        {"lab/protocol", "lab/sim"},
-	"lab/protocol/lookahead":    {"lab/protocol", "lab/sim"},
+	"lab/protocol/paper":        {"lab/protocol", "lab/sim"},
 	"lab/protocol/suzukikasami": {"lab/protocol", "lab/sim"},
-	"lab/protocol/token":        {"lab/network", "lab/protocol", "lab/sim"},
+	"lab/protocol/token":        {"lab/protocol", "lab/sim"},
 
 	"lab/experiment": {
 		"lab/cluster", "lab/handover", "lab/protocol/elmp", "lab/protocol/naimi", "lab/protocol/quorum", "lab/protocol/suzukikasami",
 		"lab/protocol/token", "internal/membership/lease",
-		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk", "lab/protocol/lookahead",
+		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk", "lab/check", "lab/protocol/paper",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/rounds", "lab/workload",
 	},
 	"lab/bar":                    {},

@@ -63,6 +63,7 @@ func TestReplicas(t *testing.T) {
 		serves bool
 	}{
 		{2, []int{4, 5, 9, 29}, true},
+		{4, []int{1, 2, 3, 4, 9, 10, 15, 17, 18, 27, 28, 29}, true},
 		{3, []int{4, 5, 6, 0, 29, 28}, true},
 		{2, []int{4, 5, 6}, false},
 		{0, []int{4}, false},

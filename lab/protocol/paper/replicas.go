@@ -198,17 +198,23 @@ func (s *system) Down(_, lost int) {
 		}
 	}
 	for _, st := range s.steps {
-		st.awaited = slices.DeleteFunc(st.awaited, func(p int) bool { return p == lost || p == s.at[st.node] })
+		if st.awaited = slices.DeleteFunc(st.awaited, func(p int) bool { return p == lost }); slices.Contains(taken, st.node) {
+			st.awaited = nil // the answers went to the lost peer; its successor knows that all have the change
+		}
+	}
+	var inside []int // whose clients were in the critical section
+	for _, i := range taken {
+		enters := slices.ContainsFunc(s.steps, func(st *step) bool { return st.node == i && st.outcome.enters })
+		if n := &s.nodes[i]; !n.orphan {
+			n.orphan = true
+			if n.inside && !enters {
+				inside = append(inside, i)
+			}
+		}
 	}
 	s.complete()
-	for _, i := range taken {
-		n := &s.nodes[i]
-		waits := slices.ContainsFunc(s.steps, func(st *step) bool { return st.node == i && st.outcome.enters })
-		inside := n.inside && !n.orphan && !waits
-		n.orphan = true
-		if inside {
-			s.leave(i)
-		}
+	for _, i := range inside {
+		s.leave(i)
 	}
 	s.settle()
 }
