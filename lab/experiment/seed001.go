@@ -1,9 +1,6 @@
 package experiment
 
-import (
-	"math"
-	"strconv"
-)
+import "math"
 
 // The setting of section 3.2 of seed 001, in seconds: N processes are checked, of which Nf have failed.
 const (
@@ -89,10 +86,4 @@ func recoveryTimes() *Experiment {
 			},
 		},
 	}
-}
-
-// float reads a key that is a number.
-func float(key string) float64 {
-	v, _ := strconv.ParseFloat(key, 64)
-	return v
 }

@@ -45,7 +45,8 @@ func catastrophe() *Experiment {
 					{"survived", "share of losses after which all others are served and nothing is forgotten"},
 					{"state", "share after which no state (section 5) or ticket (kgate) is forgotten"},
 					{"ring", "probability that no node is lost with its p successors"},
-					{"messages", "messages per entry before the loss"}, {"mean_s", "mean wait before it"},
+					{"messages", "messages per entry before the loss"},
+					{"mean_s", "mean wait before it"},
 				},
 			}
 			for _, percent := range []int{20, 50} {

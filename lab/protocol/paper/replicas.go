@@ -145,9 +145,9 @@ func (s *system) happen(st *step) {
 
 func (s *system) post(from int, l letter) {
 	peer := s.at[l.to]
-	switch {
-	case peer == nobody:
-	case peer == from:
+	switch peer {
+	case nobody:
+	case from:
 		s.local = append(s.local, flight{l, peer})
 	default:
 		f := &flight{l, peer}
