@@ -178,7 +178,7 @@ func TestPage(t *testing.T) {
 	}
 	text := string(data)
 	for _, want := range []string{
-		"made-up: found", "1 agree with", "1 differ", "it is three", "two &lt;script&gt;", "a &lt; b &amp; c", "linear &lt;&amp;&gt;", "prefers-color-scheme", "width=device-width",
+		"1 agrees", "1 differs", "it is three", "two &lt;script&gt;", "a &lt; b &amp; c", "linear &lt;&amp;&gt;", "prefers-color-scheme", "width=device-width",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
