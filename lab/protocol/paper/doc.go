@@ -1,5 +1,5 @@
 // Package paper is the algorithm of V. Reddy, P. Mittal, I. Gupta, "Fair K Mutual Exclusion Algorithm for Peer to Peer
-// Systems", ICDCS 2008, as printed but for its misprints (docs/divergence.md). kgate's early binding, package fairk, leaves
+// Systems", ICDCS 2008, as printed but for its misprints (kmutex/DIVERGENCE.md). kgate's early binding, package fairk, leaves
 // two things of it out, which are here to be measured:
 //
 //	3.2 parent := r when a child message or the privilege arrives   Options.Rewrite
