@@ -101,7 +101,7 @@ func (c *fakeCluster) Report(string, int) admin.Report {
 	s := admin.Status{
 		Gateway: admin.Gateway{Name: "gw-1", Drained: len(c.did) > 0 && c.inFlight == 0},
 		// One in q is a ticket's, which draining leaves alone.
-		Pools: []admin.Pool{{Name: "p", K: c.k, InFlight: c.inFlight}, {Name: "q", K: 9, InFlight: 1}},
+		Pools: []admin.Pool{{Name: "p", K: c.k, InFlight: c.inFlight, Upstreams: []admin.Upstream{{URL: "http://10.0.1.1:80", InFlight: 1, DownSeconds: 5, Why: "refused"}}}, {Name: "q", K: 9, InFlight: 1}},
 	}
 	if len(c.did) > 0 && c.inFlight > 0 {
 		c.inFlight--
@@ -155,6 +155,8 @@ func TestChangingCommands(t *testing.T) {
 		"pool list, JSON":      {[]string{"pool", "list", "--json"}, exitOK, `"k": 3,`, "", 3},
 		"members":              {[]string{"members"}, exitOK, "GATEWAY  STATE", "", 3},
 		"members, JSON":        {[]string{"members", "--json"}, exitOK, "[]\n", "", 3},
+		"upstreams":            {[]string{"upstreams"}, exitOK, "http://10.0.1.1:80  down   5.0 s          1         0           -  refused\n", "", 3},
+		"upstreams, JSON":      {[]string{"upstreams", "--json"}, exitOK, `"pool": "p",`, "", 3},
 		"reload":               {[]string{"reload"}, exitOK, "gw-1 has read its configuration: 1 change\n  log.level: info -> debug (reload)\n", "reload", 3},
 		"reload, JSON":         {[]string{"reload", "--json"}, exitOK, `{"changes":["log.level: info `, "reload", 3},
 		"drain":                {[]string{"drain"}, exitOK, "gw-1 is drained", "drain", 3},

@@ -91,3 +91,44 @@ Exit codes: 0 shown, 1 no gateway answers, 2 wrong command line.`
 func (c *membersCommand) Run(std streams) error {
 	return c.list(std, func(s *admin.Status) any { return s.Cluster.Members }, func(v *statusView, s *admin.Status) { v.table(membersTable(v.screen, s.Cluster)) })
 }
+
+// upstreamsCommand shows the upstreams.
+type upstreamsCommand struct{ lister }
+
+func (upstreamsCommand) Help() string {
+	return `One line for each upstream of each pool, over all gateways: whether it is up, for how
+long it has been down or silent, its requests in flight, its errors, how long its answers
+take, and why it is down.
+
+Examples:
+  kgate upstreams
+  kgate upstreams --json --admin http://10.0.0.2:9080
+
+Exit codes: 0 shown, 1 no gateway answers, 2 wrong command line.`
+}
+
+// poolUpstream is an upstream with the pool that it serves.
+type poolUpstream struct {
+	Pool string `json:"pool"`
+	admin.Upstream
+}
+
+// Run prints the upstreams.
+func (c *upstreamsCommand) Run(std streams) error {
+	all := func(s *admin.Status) []poolUpstream {
+		out := []poolUpstream{}
+		for _, p := range s.Pools {
+			for _, u := range p.Fleet.Upstreams {
+				out = append(out, poolUpstream{p.Name, u})
+			}
+		}
+		return out
+	}
+	return c.list(std, func(s *admin.Status) any { return all(s) }, func(v *statusView, s *admin.Status) {
+		t := table{head: append(append([]string{"POOL"}, upstreamHead...), "WHY"), right: []int{3, 4, 5, 6}, names: []int{0, 1}}
+		for _, u := range all(s) {
+			t.add(append(append([]string{u.Pool}, upstreamCells(v.screen, u.Upstream)...), u.Why)...)
+		}
+		v.table(t)
+	})
+}

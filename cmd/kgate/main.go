@@ -39,6 +39,7 @@ type commands struct {
 	Status      statusCommand     `cmd:"" help:"Show a running gateway and its cluster."`
 	Pool        poolCommand       `cmd:"" help:"Show the pools, or change one in the whole cluster."`
 	Members     membersCommand    `cmd:"" help:"Show the gateways of the cluster."`
+	Upstreams   upstreamsCommand  `cmd:"" help:"Show the upstreams of the pools."`
 	Reload      reloadCommand     `cmd:"" help:"Have a gateway read its configuration file again."`
 	Drain       drainCommand      `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
 	Leave       leaveCommand      `cmd:"" help:"Shut a gateway down in order, or remove a lost one by force."`

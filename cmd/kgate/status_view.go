@@ -154,26 +154,33 @@ func (v *statusView) upstreams(f *admin.PoolFleet) {
 	if len(f.Upstreams) == 0 {
 		return
 	}
-	t := table{head: []string{"UPSTREAM", "STATE", "FOR", "IN FLIGHT", "ERRORS/S", "ANSWERS IN"}, right: []int{2, 3, 4, 5}, names: []int{0}}
+	t := table{head: upstreamHead, right: []int{2, 3, 4, 5}, names: []int{0}}
 	for _, u := range f.Upstreams {
-		word, since, header := u.Word(), "", "-"
-		switch word {
-		case admin.UpstreamUp:
-			word = v.good(word)
-		case admin.UpstreamSilent:
-			word, since = v.bad(word), admin.Seconds(u.QuietSeconds)
-		default:
-			word = v.bad(word)
-		}
-		if len(u.DownAt) > 0 {
-			since = admin.Seconds(u.DownSeconds)
-		}
-		if u.Header.Count > 0 {
-			header = admin.Millis(u.Header.MeanMillis)
-		}
-		t.add(u.URL, word, since, fmt.Sprint(u.InFlight), fmt.Sprintf("%.3g", u.ErrorsPerSecond()), header)
+		t.add(upstreamCells(v.screen, u)...)
 	}
 	v.out.WriteString(t.text(v.screen))
+}
+
+var upstreamHead = []string{"UPSTREAM", "STATE", "FOR", "IN FLIGHT", "ERRORS/S", "ANSWERS IN"}
+
+// upstreamCells returns the cells below upstreamHead.
+func upstreamCells(s *screen, u admin.Upstream) []string {
+	word, since, header := u.Word(), "", "-"
+	switch word {
+	case admin.UpstreamUp:
+		word = s.good(word)
+	case admin.UpstreamSilent:
+		word, since = s.bad(word), admin.Seconds(u.QuietSeconds)
+	default:
+		word = s.bad(word)
+	}
+	if len(u.DownAt) > 0 {
+		since = admin.Seconds(u.DownSeconds)
+	}
+	if u.Header.Count > 0 {
+		header = admin.Millis(u.Header.MeanMillis)
+	}
+	return []string{u.URL, word, since, fmt.Sprint(u.InFlight), fmt.Sprintf("%.3g", u.ErrorsPerSecond()), header}
 }
 
 // bar shows the slots, each as a sign as long as they fit.
