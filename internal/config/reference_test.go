@@ -253,7 +253,7 @@ const referenceHead = `# Configuration
 One YAML file: ` + "`kgate serve -c FILE`" + `. Check it before it is used, with all errors at once: ` + "`kgate check -c FILE`" + `; ` + "`--print`" + ` shows what then holds.
 Then ` + "`kgate reload`" + ` or ` + "`systemctl reload kgate`" + `.
 
-Behind each key: its type, and its default; a pool's name and k have none. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over
+Behind each key: its type, and its default, of words the first; a pool's name and k have none. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over
 the file, and the file over the default. Durations have a unit: 500ms, 60s, 5m, 1h30m. This page is made from the code.
 
 A change counts with the reload, unless the key says
@@ -362,14 +362,14 @@ func TestShownExamples(t *testing.T) {
 
 // valueText names the type of a value, and its default if that is not nothing.
 func (r *reference) valueText() string {
-	name, _ := valueType(r.path, r.typ)
-	switch text := r.defaultText(); text {
-	case "required":
+	name, words := valueType(r.path, r.typ)
+	switch text := r.defaultText(); {
+	case text == "required":
 		return name + ", required"
-	case "", "false":
+	case text == "" || text == "false" || len(words) > 0 && text == words[0]:
 		return name
 	default:
-		return name + ", default `" + text + "`"
+		return name + " `" + text + "`"
 	}
 }
 
