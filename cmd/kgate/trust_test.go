@@ -173,7 +173,7 @@ func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) (*server, s
 	if n.trust, err = readTrust(config.Cluster{TLS: files}, "gw-1"); err != nil {
 		t.Fatal(err)
 	}
-	links, err := transport.Listen(transport.Config{Listen: "127.0.0.1:0", Handler: deaf{}, TLS: n.trust.secure})
+	links, err := transport.Listen(transport.Config{Name: "stranger", Listen: "127.0.0.1:0", Handler: deaf{}, TLS: n.trust.secure})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -175,7 +175,7 @@ func TestPositionForAll(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		first, leave := context.WithCancel(t.Context())
-		one.client.Transport = leaving{one.client.Transport, leave}
+		one.links = leaving{one.links, leave}
 		_, _ = one.Position(first, testPool, time.Now())
 		if n, _ := one.Position(t.Context(), testPool, time.Now()); n != 4 {
 			t.Errorf("position %d behind 3 at another gateway", n)
@@ -189,17 +189,17 @@ func TestPositionForAll(t *testing.T) {
 
 // leaving ends the call that asks another gateway first.
 type leaving struct {
-	http.RoundTripper
+	Links
 	leave func()
 }
 
-// RoundTrip implements http.RoundTripper.
-func (l leaving) RoundTrip(r *http.Request) (*http.Response, error) {
+// Call implements Links.
+func (l leaving) Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error) {
 	l.leave()
-	if err := r.Context().Err(); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return l.RoundTripper.RoundTrip(r)
+	return l.Links.Call(ctx, to, q)
 }
 
 // A pool may have any name: what is logged about it keeps nothing else from the log.

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 
 // alone is the cluster as a gateway sees it that is its only member.
 type alone struct {
-	net.Listener
 	view *membership.View
 }
 
@@ -34,17 +31,15 @@ func (alone) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent      { r
 func (alone) Send(kmutex.Node, string, kmutex.Message) error                 { return nil }
 func (alone) SendNow(kmutex.Node, string, kmutex.Message) error              { return nil }
 func (alone) SendPayload(context.Context, kmutex.Node, string, []byte) error { return nil }
-func (alone) MeanRTT() time.Duration                                         { return 0 }
-func (alone) Dial(context.Context, string) (net.Conn, error)                 { return nil, errors.New("nobody there") }
+func (alone) Call(context.Context, transport.To, transport.Question) ([]byte, error) {
+	return nil, transport.ErrLinkDown
+}
+func (alone) MeanRTT() time.Duration { return 0 }
 
 // newAlone returns a gateway without others, with one pool.
 func newAlone(tb testing.TB, k int, binding admission.Binding) *Gateway {
 	tb.Helper()
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	a := alone{Listener: listener, view: &membership.View{
+	a := alone{view: &membership.View{
 		Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
 		Pools: []membership.Pool{{Name: testPool, K: k, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
 	}}
@@ -52,7 +47,7 @@ func newAlone(tb testing.TB, k int, binding admission.Binding) *Gateway {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g.Start(a, a, a, nil)
+	g.Start(a, a, nil)
 	tb.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			tb.Error(err)

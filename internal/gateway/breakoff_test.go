@@ -65,7 +65,7 @@ func TestNobodyComesInAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
 		n := f.gateways[1]
-		if err := n.Gateway.Close(); err != nil {
+		if err := n.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Draining) {

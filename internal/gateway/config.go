@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -32,15 +31,10 @@ type Links interface {
 	// SendPayload sends bytes to a peer over the existing link, and waits until
 	// the peer's [Gateway.ReceivePayload] has returned.
 	SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error
+	// Call asks another gateway, and waits for its [Gateway.Answer].
+	Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error)
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
 	MeanRTT() time.Duration
-}
-
-// Exchange carries what gateways ask each other: about tickets, and how long a line is.
-// [transport.Stream] implements it.
-type Exchange interface {
-	net.Listener
-	Dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Views tell what the gateways have agreed on. [membership.Cluster] implements

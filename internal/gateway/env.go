@@ -3,16 +3,17 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/oncelog"
-	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication/disk"
 )
@@ -32,11 +33,8 @@ type env struct {
 	size     atomic.Int64 // gateways in the view
 	begun    lockedSignal // an epoch has begun, or a pool is new
 
-	links    Links
-	exchange Exchange
-	views    Views
-	client   *http.Client // to ask other gateways
-	polling  *http.Client // the same for what waits there, which takes no connection of others
+	links Links
+	views Views
 
 	// ctx ends at Close, and with it what runs in the background.
 	ctx     context.Context
@@ -114,21 +112,34 @@ func (e *env) end() {
 	e.cancel()
 }
 
-// maxBody bounds an answer. The longest is a gateway's part of a line, 20 bytes for
+// The names of the calls.
+const (
+	ticketsCall = "tickets"
+	lineCall    = "line/"  // with the pool
+	fleetCall   = "fleet/" // with the path, for the fleet handler of [Gateway.Start]
+)
+
+// maxAnswer bounds an answer. The longest is a gateway's part of a line, 20 bytes for
 // each that waits: this is room for 400,000.
-const maxBody = 8 << 20
+const maxAnswer = 8 << 20
 
-// call asks a member: with a body by POST, else by GET. The answer goes into into.
-func (e *env) call(ctx context.Context, m membership.Member, path string, body, into any) error {
-	return e.callBy(ctx, e.client, m, path, body, into)
-}
-
-func (e *env) callBy(ctx context.Context, client *http.Client, m membership.Member, path string, body, into any) error {
-	method := http.MethodGet
-	if body != nil {
-		method = http.MethodPost
+// call asks a member. The answer goes into into.
+func (e *env) call(ctx context.Context, m membership.Member, name string, question, into any) error {
+	var body []byte
+	if question != nil {
+		var err error
+		if body, err = json.Marshal(question); err != nil {
+			return err
+		}
 	}
-	return peercall.JSON(ctx, client, method, peercall.To{Name: m.Name, Addr: m.PeerAddr}, path, body, into, maxBody)
+	answer, err := e.links.Call(ctx, transport.To{Name: m.Name, Addr: m.PeerAddr}, transport.Question{Name: name, Body: body, Limit: maxAnswer})
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("gateway: answer of %s to %s: %w", m.Name, name, err)
+	}
+	return nil
 }
 
 // ticketDisk writes tickets to disk, so that they outlive even the loss of all

@@ -1,24 +1,19 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/transport"
 )
 
-// What gateways ask each other, apart from the messages of the algorithm, is JSON over
-// HTTP on the peer port: it is rare, can be long, and each question wants an answer.
-
-// fleetPath is where the fleet handler of [Gateway.Start] answers other gateways.
-const fleetPath = "/v1/fleet/"
+// What gateways ask each other, apart from the messages of the algorithm, are calls with JSON: it
+// is rare, can be long, and each question wants an answer.
 
 // CallFleet asks the fleet handler of another gateway, by POST if there is a body. The
 // path begins with a slash. It fails with ErrElsewhere for a gateway that is not in the view.
@@ -27,47 +22,64 @@ func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into a
 	if !in {
 		return fmt.Errorf("%w: %s is not in the cluster", admission.ErrElsewhere, name)
 	}
-	return g.call(ctx, m, fleetPath+strings.TrimPrefix(path, "/"), body, into)
+	return g.call(ctx, m, fleetCall+strings.TrimPrefix(path, "/"), body, into)
 }
 
-// startExchange begins to answer other gateways, and to ask them.
-func (e *env) startExchange(handler http.Handler) *http.Server {
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		IdleTimeout:       time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return e.ctx },
-		ErrorLog:          slog.NewLogLogger(e.cfg.Logger.Handler(), slog.LevelDebug),
+// Answer answers what another gateway asks with [Links].Call.
+func (g *Gateway) Answer(ctx context.Context, _ transport.Caller, name string, body []byte) ([]byte, error) {
+	if !g.serving.Load() {
+		return nil, transport.ErrUnknownCall
 	}
-	e.client, e.polling = e.newClient(), e.newClient()
-	e.wg.Go(func() {
-		if err := server.Serve(e.exchange); !errors.Is(err, http.ErrServerClosed) {
-			e.cfg.Logger.Error("calls of other gateways cannot be served", slog.Any("error", err))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.ctx, cancel)()
+	if pool, ours := strings.CutPrefix(name, lineCall); ours {
+		p := g.pool(pool)
+		if p == nil {
+			return nil, admission.ErrUnknownPool
 		}
-	})
-	return server
+		return json.Marshal(lineOf(p))
+	}
+	if path, ours := strings.CutPrefix(name, fleetCall); ours {
+		if h := g.fleet.Load(); h != nil {
+			return answerBy(ctx, *h, "/"+path, body)
+		}
+	}
+	if name == ticketsCall {
+		return g.tickets.answer(ctx, body)
+	}
+	return nil, transport.ErrUnknownCall
 }
 
-// newClient returns one with connections of its own.
-func (e *env) newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			// net/http goes on dialing when the call that wanted the connection
-			// has ended.
-			const patience = 2 * time.Second
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			return e.exchange.Dial(ctx, addr)
-		},
-		MaxConnsPerHost:     mostCalls,
-		MaxIdleConnsPerHost: mostCalls,
-		IdleConnTimeout:     10 * time.Second,
-	}}
+// answerBy has a handler answer.
+func answerBy(ctx context.Context, h http.Handler, path string, body []byte) ([]byte, error) {
+	method := http.MethodGet
+	if len(body) > 0 {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	w := answerWriter{header: make(http.Header), status: http.StatusOK}
+	h.ServeHTTP(&w, r)
+	if w.status != http.StatusOK {
+		return nil, fmt.Errorf("gateway: %s: %.200s", http.StatusText(w.status), w.Bytes())
+	}
+	return w.Bytes(), nil
 }
 
-func respond(w http.ResponseWriter, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	// A cut answer is the asking side's to notice; it asks again.
-	_ = json.NewEncoder(w).Encode(body)
+// answerWriter keeps what a handler writes.
+type answerWriter struct {
+	bytes.Buffer
+	header http.Header
+	status int
 }
+
+var _ http.ResponseWriter = (*answerWriter)(nil)
+
+// Header implements http.ResponseWriter.
+func (w *answerWriter) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *answerWriter) WriteHeader(status int) { w.status = status }

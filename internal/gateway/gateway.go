@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -20,7 +21,8 @@ type Gateway struct {
 	pools
 	standing follower
 	tickets  ticketCalls
-	server   *http.Server // of what other gateways ask
+	serving  atomic.Bool                  // Start has been called, and Close has not
+	fleet    atomic.Pointer[http.Handler] // nil: none
 }
 
 var _ transport.Handler = (*Gateway)(nil)
@@ -42,18 +44,14 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Start follows the views and serves the other gateways, until Close, which also
-// closes the exchange. Fleet answers what they ask with CallFleet; nil: nothing. The
-// links deliver nothing before they have been given peers.
-func (g *Gateway) Start(links Links, exchange Exchange, views Views, fleet http.Handler) {
-	g.links, g.exchange, g.views = links, exchange, views
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
-	mux.HandleFunc("POST "+ticketsPath, g.tickets.serve)
+// Start follows the views and serves the other gateways, until Close. Fleet answers what they
+// ask with CallFleet; nil: nothing. The links deliver nothing before they have been given peers.
+func (g *Gateway) Start(links Links, views Views, fleet http.Handler) {
+	g.links, g.views = links, views
 	if fleet != nil {
-		mux.Handle(fleetPath, http.StripPrefix(strings.TrimSuffix(fleetPath, "/"), fleet))
+		g.fleet.Store(&fleet)
 	}
-	g.server = g.startExchange(mux)
+	g.serving.Store(true)
 	g.wg.Go(g.standing.watch)
 }
 
@@ -120,21 +118,16 @@ func (g *Gateway) BreakOff(ctx context.Context) error {
 	return untilIdle(ctx, pools)
 }
 
-// Close ends everything that runs in the background, and the exchange. New requests
+// Close ends everything that runs in the background. New requests
 // fail with admission.Draining: nobody watches the lease any more. Slots can still be
 // released; what that would tell other gateways is lost.
 func (g *Gateway) Close() error {
 	g.draining.Store(true)
+	g.serving.Store(false)
 	g.end()
-	var err error
-	if g.server != nil { // it has been started
-		err = g.server.Close()
-		g.client.CloseIdleConnections()
-		g.polling.CloseIdleConnections()
-	}
 	for _, p := range g.all() {
 		p.close()
 	}
 	g.wg.Wait()
-	return err
+	return nil
 }

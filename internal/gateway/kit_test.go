@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -36,12 +35,11 @@ type fleet struct {
 	heirs    bool // lost gateways have the heirs that the ring says, as tickets need it
 }
 
-// node is one gateway of a fleet: its views, links and exchange.
+// node is one gateway of a fleet: its views and links.
 type node struct {
 	*Gateway
 	fleet *fleet
 	inbox chan delivery
-	calls chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 	wg    sync.WaitGroup
@@ -55,8 +53,7 @@ type node struct {
 	cut     bool // nothing goes in or out
 	asks    int  // for places in line
 	alone   int  // of them, by SendNow
-	dials   int  // to other gateways
-	asked   int  // requests on these connections
+	asked   int  // calls of other gateways
 }
 
 type delivery struct {
@@ -100,7 +97,7 @@ func (f *fleet) join() *node {
 func (f *fleet) start() *node {
 	f.t.Helper()
 	n := &node{
-		fleet: f, inbox: make(chan delivery, 1<<16), calls: make(chan net.Conn), done: make(chan struct{}),
+		fleet: f, inbox: make(chan delivery, 1<<16), done: make(chan struct{}),
 		changed: make(chan struct{}), seen: new(membership.View), until: time.Now().Add(always),
 	}
 	g, err := New(Config{Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2, Observer: noObserver{}})
@@ -108,7 +105,7 @@ func (f *fleet) start() *node {
 		f.t.Fatal(err)
 	}
 	n.Gateway = g
-	n.Start(n, n, n, nil)
+	n.Start(n, n, nil)
 	n.wg.Go(n.receive)
 	return n
 }
@@ -287,10 +284,10 @@ func (f *fleet) close() {
 
 // stop ends a gateway without a word, as a crash does.
 func (n *node) stop() {
-	if err := n.Gateway.Close(); err != nil {
+	if err := n.Close(); err != nil {
 		n.fleet.t.Error(err)
 	}
-	_ = n.Close()
+	n.hangUp()
 	n.wg.Wait()
 }
 
@@ -498,67 +495,41 @@ func (n *node) linked(d delivery) bool {
 	}
 }
 
-// Accept implements net.Listener.
-func (n *node) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.calls:
-		return c, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	}
-}
+// hangUp ends the node's links.
+func (n *node) hangUp() { n.once.Do(func() { close(n.done) }) }
 
-// Addr implements net.Listener.
-func (n *node) Addr() net.Addr { return &net.TCPAddr{} }
-
-// Close implements net.Listener.
-func (n *node) Close() error {
-	n.once.Do(func() { close(n.done) })
-	return nil
-}
-
-// Dial implements Exchange.
-func (n *node) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	var to kmutex.Node
-	if _, err := fmt.Sscanf(addr, "gw-%d:1", &to); err != nil {
-		return nil, err
-	}
+// Call implements Links.
+func (n *node) Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error) {
 	n.fleet.mu.Lock()
-	n.dials++
-	peer := n.fleet.gateways[to]
-	cut := n.cut || peer.cut
+	n.asked++
 	n.fleet.mu.Unlock()
+	peer, cut := n.reach(to.Name)
 	if cut {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	here, there := net.Pipe()
 	select {
-	case peer.calls <- there:
-		return cutConn{here, n, peer}, nil
 	case <-peer.done:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, transport.ErrLinkDown
+	default:
 	}
+	answer, err := peer.Answer(ctx, transport.Caller{Name: n.name}, q.Name, q.Body)
+	if _, cut := n.reach(to.Name); cut {
+		return nil, transport.ErrLinkDown
+	}
+	return answer, err
 }
 
-// cutConn breaks when one of its ends is cut off.
-type cutConn struct {
-	net.Conn
-	n, peer *node
-}
-
-// Write implements net.Conn.
-func (c cutConn) Write(b []byte) (int, error) {
-	c.n.fleet.mu.Lock()
-	c.n.asked++
-	cut := c.n.cut || c.peer.cut
-	c.n.fleet.mu.Unlock()
-	if cut {
-		return 0, net.ErrClosed
+// reach returns the gateway of that name, and whether either is cut off.
+func (n *node) reach(name string) (peer *node, cut bool) {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	for _, g := range n.fleet.gateways {
+		if g.name == name {
+			peer = g
+		}
 	}
-	return c.Conn.Write(b)
+	return peer, n.cut || peer == nil || peer.cut
 }
 
 // noObserver is an Observer and a PoolObserver that does nothing.

@@ -13,10 +13,9 @@ import (
 
 // Bounds of what this gateway asks another one.
 const (
-	// mostCalls bounds the connections for it. Raft and leases have others.
-	mostCalls = 32
-	// mostPolls bounds those of them on which a question waits for its answer.
-	mostPolls = mostCalls * 3 / 4
+	// mostPolls bounds the calls of one gateway that wait there for their answers: the others
+	// shall find a place.
+	mostPolls = 128
 	// pollEvery is how often a ticket is asked about, for all who wait for it here.
 	pollEvery = time.Second
 )
@@ -85,7 +84,7 @@ func (ps *polls) leave(key pollKey, p *poll) {
 }
 
 // mayWait returns how long a question may wait at a gateway: not at all if others use up the
-// connections for that; the next one follows soon. If it may, waited ends that.
+// places for that; the next one follows soon. If it may, waited ends that.
 func (ps *polls) mayWait(at kmutex.Node, wait time.Duration) time.Duration {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

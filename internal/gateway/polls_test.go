@@ -11,7 +11,7 @@ import (
 )
 
 // However many clients ask a gateway about another one's tickets, that one gets one question for each
-// ticket and second, over a few connections. Who can wait is told at once that a ticket is granted, as
+// ticket and second. Who can wait is told at once that a ticket is granted, as
 // long as few wait.
 func TestPollsOfOthersTickets(t *testing.T) {
 	const (
@@ -53,9 +53,6 @@ func TestPollsOfOthersTickets(t *testing.T) {
 			if most := tickets * (seconds + 2); other.asked > most || other.asked < tickets*seconds {
 				t.Errorf("%d tickets, %d callers each: %d questions in %v, want at most %d", tickets, callers, other.asked, took, most)
 			}
-			if other.dials > mostCalls {
-				t.Errorf("%d tickets: %d connections", tickets, other.dials)
-			}
 			if tk := poll(ids[0], 0); tk.Granted || tk.ID != ids[0] {
 				t.Errorf("%+v", tk)
 			}
@@ -74,13 +71,13 @@ func TestCallsBackOff(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		owner, other := f.gateways[1], f.gateways[2]
 		tk := request(t, owner, time.Minute)
-		_ = owner.server.Close() // its process lives, and refuses connections
-		_ = owner.Close()
+		_ = owner.Close() // its process lives, and answers nothing
+		asked := other.asked
 		if _, err := other.RenewTicket(t.Context(), tk.ID); !errors.Is(err, admission.ErrElsewhere) {
 			t.Errorf("nobody answers: %v", err)
 		}
-		if other.dials < 5 || other.dials > 20 {
-			t.Errorf("%d connections were tried in %v", other.dials, ticketPatience)
+		if n := other.asked - asked; n < 5 || n > 20 {
+			t.Errorf("it was asked %d times in %v", n, ticketPatience)
 		}
 	})
 }

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"slices"
 	"sort"
 	"time"
@@ -106,19 +104,9 @@ func wholeLine(p *poolDriver) []lineView {
 	peercall.Each(members, atOnce, func(i int, m membership.Member) {
 		if m.Node == self {
 			all[i] = lineOf(p)
-		} else if p.call(ctx, m, "/v1/pools/"+url.PathEscape(p.name)+"/line", nil, &all[i]) != nil {
+		} else if p.call(ctx, m, lineCall+p.name, nil, &all[i]) != nil {
 			all[i] = lineView{} // it does not answer: its part is missing
 		}
 	})
 	return all
-}
-
-// serveLine tells when the waiting requests of this gateway have arrived.
-func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
-	p := g.pool(r.PathValue("pool"))
-	if p == nil {
-		http.Error(w, "unknown pool", http.StatusNotFound)
-		return
-	}
-	respond(w, lineOf(p))
 }

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/transport"
 )
 
 // A gateway that renews a ticket for the request which has redeemed it, and the
@@ -234,16 +233,16 @@ func TestHeirWaitsForWhatTheOwnerPromised(t *testing.T) {
 
 // deaf lets no call through once it is on.
 type deaf struct {
-	http.RoundTripper
+	Links
 	on atomic.Bool
 }
 
-// RoundTrip implements http.RoundTripper.
-func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+// Call implements Links.
+func (d *deaf) Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error) {
 	if d.on.Load() {
 		return nil, errSilent
 	}
-	return d.RoundTripper.RoundTrip(r)
+	return d.Links.Call(ctx, to, q)
 }
 
 // The heir of a ticket whose hold is bounded gives the slot to nobody while a request
@@ -274,8 +273,8 @@ func TestHeirAndAnotherWallClock(t *testing.T) {
 			if heir == user {
 				user = f.gateways[1]
 			}
-			calls := &deaf{RoundTripper: user.client.Transport}
-			user.client.Transport = calls
+			calls := &deaf{Links: user.links}
+			user.links = calls
 			r, err := user.RedeemTicket(t.Context(), testPool, first.ID)
 			if err != nil {
 				t.Fatal(err)
@@ -332,33 +331,21 @@ func TestPromisesLess(t *testing.T) {
 
 // lossy loses the answer to the first call that uses a ticket, once it was carried out.
 type lossy struct {
-	http.RoundTripper
+	Links
 	once sync.Once
 	lost func()
 }
 
-// peekBody returns the body of a request, which can still be sent.
-func peekBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return body, err
-}
-
-// RoundTrip implements http.RoundTripper.
-func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := peekBody(r)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := l.RoundTripper.RoundTrip(r)
-	if err == nil && bytes.Contains(body, []byte(`"use"`)) {
+// Call implements Links.
+func (l *lossy) Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error) {
+	answer, err := l.Links.Call(ctx, to, q)
+	if err == nil && bytes.Contains(q.Body, []byte(`"use"`)) {
 		l.once.Do(func() {
-			resp.Body.Close()
-			resp, err = nil, errSilent
+			answer, err = nil, errSilent
 			l.lost()
 		})
 	}
-	return resp, err
+	return answer, err
 }
 
 // A request whose use of a ticket was carried out, and the answer lost, has the slot
@@ -372,7 +359,7 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 			owner, user := f.gateways[2], f.gateways[3]
 			tk := request(t, owner, time.Minute)
 			answers := 0
-			user.client.Transport = &lossy{RoundTripper: user.client.Transport, lost: func() {
+			user.links = &lossy{Links: user.links, lost: func() {
 				if answers++; lost {
 					owner.isolate(3 * time.Second)
 					f.suspend(owner.self, 1)
@@ -402,24 +389,20 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 // silent answers as a gateway does that is paused from its first use of a ticket on: its
 // connections stay.
 type silent struct {
-	http.RoundTripper
+	Links
 	addr   string
 	paused func()
 	once   sync.Once
 }
 
-// RoundTrip implements http.RoundTripper.
-func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := peekBody(r)
-	if err != nil {
-		return nil, err
-	}
-	if r.URL.Host == s.addr && bytes.Contains(body, []byte(`"use"`)) {
+// Call implements Links.
+func (s *silent) Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error) {
+	if to.Addr == s.addr && bytes.Contains(q.Body, []byte(`"use"`)) {
 		s.once.Do(s.paused)
-		<-r.Context().Done()
-		return nil, context.Cause(r.Context())
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
 	}
-	return s.RoundTripper.RoundTrip(r)
+	return s.Links.Call(ctx, to, q)
 }
 
 // A request on a ticket whose gateway is paused is answered when another one has the ticket,
@@ -446,7 +429,7 @@ func TestRedeemWithAPausedGateway(t *testing.T) {
 				owner, user := f.gateways[2], f.gateways[3]
 				tk := request(t, owner, time.Minute)
 				m, _ := f.view.Member(owner.self)
-				user.client.Transport = &silent{RoundTripper: user.client.Transport, addr: m.PeerAddr, paused: func() { tt.paused(f, owner, user) }}
+				user.links = &silent{Links: user.links, addr: m.PeerAddr, paused: func() { tt.paused(f, owner, user) }}
 				began := time.Now()
 				r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
 				if took := time.Since(began); !errors.Is(err, tt.want) || took > tt.after+500*time.Millisecond {
@@ -516,7 +499,7 @@ func TestRedeemLeftTooSoon(t *testing.T) {
 		owner, user := f.gateways[2], f.gateways[3]
 		tk := request(t, owner, time.Minute)
 		ctx, leave := context.WithCancel(t.Context())
-		user.client.Transport = &lossy{RoundTripper: user.client.Transport, lost: leave}
+		user.links = &lossy{Links: user.links, lost: leave}
 		if r, err := user.RedeemTicket(ctx, testPool, tk.ID); err == nil {
 			t.Fatalf("it is redeemed: %v", r)
 		}
@@ -540,7 +523,7 @@ func TestNothingBeginsAfterClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Gateway.Close(); err != nil {
+		if err := n.Close(); err != nil {
 			t.Fatal(err)
 		}
 		n.background(func() { t.Error("something begins after Close") })

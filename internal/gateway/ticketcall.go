@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"time"
 
@@ -18,8 +17,6 @@ import (
 
 // Any gateway answers for any ticket: its id names the incarnation that took it
 // in, and the agreed view who answers for that one now.
-
-const ticketsPath = "/v1/tickets"
 
 // ticketReply is the answer of another gateway: a ticket, or why not.
 type ticketReply struct {
@@ -106,16 +103,16 @@ func (g *ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) 
 	if c.Op == opTest {
 		return g.polls.ask(ctx, m.Node, c, func(wait time.Duration) (admission.Ticket, error) {
 			c.Wait = wait
-			return g.askMember(ctx, g.polling, m, c)
+			return g.askMember(ctx, m, c)
 		})
 	}
-	return g.askMember(ctx, g.client, m, c)
+	return g.askMember(ctx, m, c)
 }
 
 // askMember carries out a call at another gateway.
-func (g *ticketCalls) askMember(ctx context.Context, client *http.Client, m membership.Member, c ticketCall) (admission.Ticket, error) {
+func (g *ticketCalls) askMember(ctx context.Context, m membership.Member, c ticketCall) (admission.Ticket, error) {
 	var reply ticketReply
-	if err := g.callBy(ctx, client, m, ticketsPath, c, &reply); err != nil {
+	if err := g.call(ctx, m, ticketsCall, c, &reply); err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)
 	}
 	switch {
@@ -183,20 +180,22 @@ func (g *ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) 
 	return nil, admission.ErrUnknownTicket
 }
 
-// serve answers another gateway.
-func (g *ticketCalls) serve(w http.ResponseWriter, r *http.Request) {
+// answer answers another gateway.
+func (g *ticketCalls) answer(ctx context.Context, question []byte) ([]byte, error) {
 	const maxCall = 4 << 10
 	var c ticketCall
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&c); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	if len(question) > maxCall {
+		return nil, fmt.Errorf("gateway: a question of %d bytes about a ticket", len(question))
+	}
+	if err := json.Unmarshal(question, &c); err != nil {
+		return nil, err
 	}
 	owner, err := replication.ParseID(c.ID)
 	var t admission.Ticket
 	if err == nil {
-		t, err = g.here(r.Context(), owner, c)
+		t, err = g.here(ctx, owner, c)
 	}
-	respond(w, replyOf(t, err))
+	return json.Marshal(replyOf(t, err))
 }
 
 func replyOf(t admission.Ticket, err error) ticketReply {

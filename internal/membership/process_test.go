@@ -43,7 +43,7 @@ func beGateway() {
 			os.Exit(1)
 		}
 	}
-	ports, err := transport.Listen(transport.Config{Listen: "127.0.0.1:0", Handler: deaf{}})
+	ports, err := transport.Listen(transport.Config{Name: name, Listen: "127.0.0.1:0", Handler: deaf{}})
 	must(err)
 	boot := name + fmt.Sprint(os.Getpid())
 	conf := serfring.Config{

@@ -31,7 +31,8 @@ type peers struct {
 // startLinks opens the peer port. What arrives for pools goes to g.
 func (p *peers) startLinks(g *gateway.Gateway) error {
 	cfg := p.cfg.Peers.Links
-	cfg.Handler, cfg.Receive, cfg.Observer, cfg.Logger = g, g.ReceivePayload, linkObserver{p.cfg.Metrics}, p.cfg.Logger
+	cfg.Name, cfg.Handler, cfg.Receive, cfg.Answer = p.cfg.Name, g, g.ReceivePayload, g.Answer
+	cfg.Observer, cfg.Logger = linkObserver{p.cfg.Metrics}, p.cfg.Logger
 	// A silent link is down after half a lease if something depends on it, else
 	// after three quarters. What half a lease does not bring up again is reported.
 	cfg.PingInterval = p.cfg.Peers.Lease / 2

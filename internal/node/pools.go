@@ -11,7 +11,6 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
-	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -34,7 +33,7 @@ func newPools(cfg Config, p *peers) (*pools, error) {
 
 // start follows the cluster. Fleet answers what other gateways ask.
 func (p *pools) start(fleet http.Handler) {
-	p.gateway.Start(p.peers.links, p.peers.links.Stream(transport.StreamPools), p.peers.cluster, fleet)
+	p.gateway.Start(p.peers.links, p.peers.cluster, fleet)
 }
 
 // define proposes pools until the cluster has them, and logs where it has agreed on

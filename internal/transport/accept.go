@@ -15,6 +15,7 @@ import (
 
 	"github.com/kgate/kgate/internal/inbound"
 	"github.com/kgate/kgate/internal/peercert"
+	"github.com/kgate/kgate/internal/transport/wire"
 )
 
 // accept takes connections until the listener is closed.
@@ -62,19 +63,16 @@ func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 		t.refuse(raw, cause, err)
 		return
 	}
+	source := sourceOf(conn)
+	if !t.open.Take(source) {
+		t.answerRefusal(raw, conn, statusBusy, CauseStreams, fmt.Errorf("%s has %d streams already, or all have %d", source, mostStreamsEach, mostStreams))
+		return
+	}
+	raw.onClose(func() { t.open.GiveBack(source) })
 	if kind == streamLink {
 		t.acceptLink(raw, conn, greeting)
 		return
 	}
-	source, open := sourceOf(conn), t.open
-	if kind == StreamPools {
-		open = t.openPools
-	}
-	if !open.Take(source) {
-		t.answerRefusal(raw, conn, statusBusy, CauseStreams, fmt.Errorf("%s has %d streams already, or all have %d", source, mostStreamsEach, mostStreams))
-		return
-	}
-	raw.onClose(func() { open.GiveBack(source) })
 	s := t.streams[kind]
 	if !s.reserve() {
 		status, cause, err := s.refusal()
@@ -89,9 +87,8 @@ func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 	s.push(conn)
 }
 
-// mostStreams bounds the streams that others have open here, and mostStreamsEach those of
-// one gateway; without TLS, of one address. Streams of pools count by themselves: what clients
-// have a gateway ask takes no place of raft or a lease. A gateway needs about ten for these.
+// mostStreams bounds the connections that others have open here, and mostStreamsEach those of
+// one gateway; without TLS, of one address. A gateway needs about ten.
 const (
 	mostStreams     = 2048
 	mostStreamsEach = 256
@@ -109,16 +106,16 @@ func sourceOf(conn net.Conn) string {
 
 // greeted does the TLS handshake and reads the preamble and, for a link, the hello. On
 // error it returns the cause, and tells the other end if that may be a kgate.
-func (t *Transport) greeted(raw *securedConn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
+func (t *Transport) greeted(raw *securedConn) (conn net.Conn, kind StreamKind, h wire.Hello, cause Cause, err error) {
 	conn, err = t.secure(t.ctx, raw, true)
 	if err != nil {
 		return nil, 0, h, handshakeCause(err), err
 	}
-	var b [preambleSize + helloSize]byte
-	if _, err = io.ReadFull(conn, b[:preambleSize]); err != nil {
+	var b [preambleSize]byte
+	if _, err = io.ReadFull(conn, b[:]); err != nil {
 		return nil, 0, h, handshakeCause(err), err
 	}
-	kind, err = decodePreamble(b[:preambleSize])
+	kind, err = decodePreamble(b[:])
 	switch {
 	case errors.Is(err, errMagic):
 		if b[0] == tlsRecordHandshake && t.tls.Load() == nil {
@@ -134,12 +131,13 @@ func (t *Transport) greeted(raw *securedConn) (conn net.Conn, kind StreamKind, h
 	case kind != streamLink:
 		return conn, kind, h, "", nil
 	}
-	if _, err = io.ReadFull(conn, b[preambleSize:]); err != nil {
-		return nil, 0, h, handshakeCause(err), err
-	}
-	if h, err = decodeHello(b[preambleSize:]); err != nil {
+	h, err = readHello(conn)
+	switch {
+	case errors.Is(err, wire.ErrFrame):
 		_, _ = conn.Write(answerOf(statusHello)) // it is closed anyway
 		return nil, 0, h, CauseProtocol, err
+	case err != nil:
+		return nil, 0, h, handshakeCause(err), err
 	}
 	return conn, kind, h, "", nil
 }

@@ -1,73 +1,13 @@
 package transport
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
-// beat sends a ping if nothing has arrived for a ping interval, and ends a connection on
-// which nothing arrives for longer. The peer does the same, one beat later if it was
-// dialed: an end that receives a ping or an answer need not send its own. Loss in one
-// direction shows at the end that receives nothing. An end that waits for an acknowledgement
-// waits less long: something may depend on it.
-func (l *link) beat() {
-	l.mu.Lock()
-	s := l.session
-	if s == nil || l.active == nil {
-		l.mu.Unlock()
-		return
-	}
-	s.beats++
-	s.silent++
-	if s.heard.Swap(false) {
-		s.silent = 0
-	}
-	waits := l.out.messages() > 0 || s.out.pending()
-	switch {
-	case !waits:
-		s.unackedBeats = 0
-	case s.silent == 0:
-		s.unackedBeats = 1
-	default:
-		s.unackedBeats++
-	}
-	// The message that waits may have been sent just before the first of those beats.
-	dead := s.silent >= deadBeats || s.unackedBeats > pingBeats
-	patience := pingBeats
-	if !l.dials() {
-		patience++
-	}
-	s.paddingDue = s.paddingDue || s.beats%paddingBeats == 0
-	if s.silent >= patience || waits && s.silent > 0 || s.beats%rttBeats == 0 {
-		s.pingDue = true
-		l.wakeWriter()
-	}
-	l.mu.Unlock()
-	if dead {
-		s.fail(errSilent)
-	}
-}
-
-// A link counts time in beats. The beats of all links come at the same moments, so that an
-// idle process wakes up as seldom as possible.
-const (
-	// pingBeats make a ping interval. deadBeats without a byte end a connection, or
-	// pingBeats without one since an acknowledgement is due.
-	pingBeats = 4
-	deadBeats = 6
-	// rttBeats is how long a busy link goes without measuring its round trip, and
-	// paddingBeats, a multiple, how long without proving that long packets pass.
-	rttBeats     = 48
-	paddingBeats = 4 * rttBeats
-)
-
-var errSilent = errors.New("the peer has been silent for too long")
-
-// beat calls the beat of each link, at multiples of the interval on the wall clock, as the
-// other gateways do: their pings arrive at the same time, and an idle process wakes up once
-// for all of them.
+// beat calls the Tick of each connection, at multiples of a sixth of the ping interval on the
+// wall clock, as the other gateways do: their pings arrive at the same time, and an idle process
+// wakes up once for all of them. While another end owes something it wakes up twice as often.
 func (t *Transport) beat() {
-	interval := t.config.PingInterval / pingBeats
+	const parts = 6
+	interval := t.config.PingInterval / parts
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
 	for {
@@ -76,11 +16,48 @@ func (t *Transport) beat() {
 			return
 		case <-timer.C:
 		}
-		timer.Reset(untilBeat(time.Now(), interval))
-		for _, l := range t.peers.Load().links {
-			l.beat()
+		next := interval
+		for _, p := range t.all() {
+			if p.tick() {
+				next = interval / 2
+			}
 		}
+		timer.Reset(untilBeat(time.Now(), next))
 	}
+}
+
+// all returns the processes that there are.
+func (t *Transport) all() []*process {
+	t.procs.Lock()
+	defer t.procs.Unlock()
+	all := make([]*process, 0, len(t.processes))
+	for _, p := range t.processes {
+		all = append(all, p)
+	}
+	return all
+}
+
+// tick looks at the clock, and reports whether the other end owes something.
+func (p *process) tick() (owed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.session
+	if s == nil {
+		return false
+	}
+	s.ticks++
+	if err := s.wire.Tick(p.t.now()); err != nil {
+		p.finish(s, err)
+		return false
+	}
+	if is := s.wire.Suspect(); is != s.suspect {
+		s.suspect = is
+		p.t.tell(Change{Name: p.name, Boot: s.boot, Suspect: is, Up: true})
+	}
+	if s.wire.Due() {
+		s.wakeWriter()
+	}
+	return s.wire.Owed()
 }
 
 // untilBeat returns the time to a multiple of the interval on the wall clock: the interval,

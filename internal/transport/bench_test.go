@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -91,8 +93,8 @@ func BenchmarkEncode(b *testing.B) {
 		b.Run(m.Kind.String(), func(b *testing.B) {
 			buf := make([]byte, 0, 1<<10)
 			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				if _, err := appendMessage(buf, uint64(i)+1, "downloads", &m); err != nil {
+			for b.Loop() {
+				if _, err := appendMessage(buf, "downloads", &m); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -103,15 +105,15 @@ func BenchmarkEncode(b *testing.B) {
 func BenchmarkDecode(b *testing.B) {
 	for _, m := range benchMessages() {
 		b.Run(m.Kind.String(), func(b *testing.B) {
-			buf, err := appendMessage(nil, 12345, "downloads", &m)
+			buf, err := appendMessage(nil, "downloads", &m)
 			if err != nil {
 				b.Fatal(err)
 			}
 			pools := make(names)
-			var f frame
+			var got kmutex.Message
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := decodeFrame(buf[lengthSize:], pools, &f); err != nil {
+				if _, err := decodeMessage(buf, pools, &got); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -124,5 +126,65 @@ func benchMessages() []kmutex.Message {
 		{Kind: kmutex.KindRequest, Epoch: 3, Origin: 70, Hops: 2},
 		{Kind: kmutex.KindBaton, Epoch: 3, Number: 123456, Counter: 7, Free: kmutex.NewTokenSet(8)},
 		{Kind: kmutex.KindToken, Epoch: 3, Token: 5, Number: 123456},
+	}
+}
+
+// BenchmarkUrgentBesidePayload is an urgent call, as one that renews a lease, and a message back and
+// forth, while payloads of 64 MiB go the same way one after the other.
+func BenchmarkUrgentBesidePayload(b *testing.B) {
+	pki := newPKI(b)
+	for _, beside := range []bool{false, true} {
+		b.Run(fmt.Sprintf("payload=%v", beside), func(b *testing.B) { benchmarkUrgent(b, pki, beside) })
+	}
+}
+
+func benchmarkUrgent(b *testing.B, pki *pki, beside bool) {
+	back := make(chan struct{}, 1)
+	one := listen(b, Config{Name: "gw-1", TLS: pki.peer(b), Handler: deliverFunc(func(kmutex.Node, string, kmutex.Message) error {
+		back <- struct{}{}
+		return nil
+	})})
+	var two *Transport
+	two = listen(b, Config{
+		Name: "gw-2", TLS: pki.peer(b),
+		Receive: func(kmutex.Node, string, []byte) error { return nil },
+		Answer:  func(context.Context, Caller, string, []byte) ([]byte, error) { return nil, nil },
+		Handler: deliverFunc(func(from kmutex.Node, pool string, m kmutex.Message) error { return two.SendNow(from, pool, m) }),
+	})
+	join(one, two)
+	waitUp(b, one, two)
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	payloads := 0
+	if beside {
+		payload := make([]byte, maxPayload)
+		wg.Go(func() {
+			for one.SendPayload(ctx, 2, "long", payload) == nil {
+				payloads++
+			}
+		})
+	}
+	var calls, messages []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if _, err := one.Call(ctx, to(two), Question{Name: "renew", Priority: Urgent}); err != nil {
+			b.Fatal(err)
+		}
+		called := time.Now()
+		if err := one.SendNow(2, "downloads", numbered(1)); err != nil {
+			b.Fatal(err)
+		}
+		<-back
+		calls, messages = append(calls, called.Sub(began)), append(messages, time.Since(called))
+	}
+	cancel()
+	wg.Wait()
+	for name, times := range map[string][]time.Duration{"call": calls, "message": messages} {
+		for _, q := range []float64{.5, .99, 1} {
+			b.ReportMetric(float64(quantile(times, q).Microseconds()), fmt.Sprintf("p%v-us/%s", 100*q, name))
+		}
+	}
+	if beside {
+		b.ReportMetric(float64(payloads)*maxPayload/b.Elapsed().Seconds()/(1<<20), "MiB/s")
 	}
 }

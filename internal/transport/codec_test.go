@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -60,7 +61,7 @@ func make1000() []kmutex.Node {
 
 func encode(tb rapid.TB, m kmutex.Message) []byte {
 	tb.Helper()
-	b, err := appendMessage(nil, 300, "downloads", &m)
+	b, err := appendMessage(nil, "downloads", &m)
 	if err != nil {
 		tb.Fatalf("%v: %v", m, err)
 	}
@@ -70,17 +71,14 @@ func encode(tb rapid.TB, m kmutex.Message) []byte {
 func TestMessagesRoundTrip(t *testing.T) {
 	for _, m := range examples() {
 		b := encode(t, m)
-		size, err := frameLength(b)
-		if err != nil || size != len(b)-lengthSize {
-			t.Errorf("%v: length %d, %v, want %d", m.Kind, size, err, len(b)-lengthSize)
-		}
-		var f frame
-		if err := decodeFrame(b[lengthSize:], names{}, &f); err != nil {
+		var got kmutex.Message
+		pool, err := decodeMessage(b, names{}, &got)
+		if err != nil {
 			t.Errorf("%v: %v", m.Kind, err)
 			continue
 		}
-		if want := (frame{kind: frameMessage, number: 300, pool: "downloads", message: m}); !reflect.DeepEqual(f, want) {
-			t.Errorf("%v: decoded %+v, want %+v", m.Kind, f, want)
+		if pool != "downloads" || !reflect.DeepEqual(got, m) {
+			t.Errorf("%v: decoded %q %+v, want %+v", m.Kind, pool, got, m)
 		}
 	}
 }
@@ -92,12 +90,12 @@ func TestFreeTokensAreTrimmed(t *testing.T) {
 		free.Remove(q)
 	}
 	b := encode(t, kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Free: free})
-	var f frame
-	if err := decodeFrame(b[lengthSize:], names{}, &f); err != nil {
+	var got kmutex.Message
+	if _, err := decodeMessage(b, names{}, &got); err != nil {
 		t.Fatal(err)
 	}
-	if want := kmutex.NewTokenSet(3); !reflect.DeepEqual(f.message.Free, want) {
-		t.Errorf("free = %v, want %v", f.message.Free, want)
+	if want := kmutex.NewTokenSet(3); !reflect.DeepEqual(got.Free, want) {
+		t.Errorf("free = %v, want %v", got.Free, want)
 	}
 }
 
@@ -116,34 +114,34 @@ func TestEncoderRefuses(t *testing.T) {
 		"child of nobody":       {kmutex.Message{Kind: kmutex.KindChild, Epoch: 1, Child: seat}, errSeat},
 		"no child":              {kmutex.Message{Kind: kmutex.KindChild, Epoch: 1, Seat: seat}, errSeat},
 		"where is nobody":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Number: 2}, errNoNode},
-		"token negative":        {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: -1}, errRange},
-		"token too large":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens}, errRange},
+		"token negative":        {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: -1}, wire.ErrRange},
+		"token too large":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens}, wire.ErrRange},
 		"token with a baton":    {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
 		"recall for nobody":     {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Want: 1}, errNoNode},
 		"rests at nobody":       {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Holder: 1, Want: 1, Resting: []kmutex.Node{2, 0}}, errNoNode},
-		"too many names":        {kmutex.Message{Kind: kmutex.KindTokens, Epoch: 1, Resting: make([]kmutex.Node, maxResting+1)}, errRange},
-		"too many wanted":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Want: maxTokens + 1}, errRange},
+		"too many names":        {kmutex.Message{Kind: kmutex.KindTokens, Epoch: 1, Resting: make([]kmutex.Node, maxResting+1)}, wire.ErrRange},
+		"too many wanted":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Want: maxTokens + 1}, wire.ErrRange},
 		"names with tails":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Resting: []kmutex.Node{1}}, errFields},
 		"names in locate":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Resting: []kmutex.Node{1}}, errFields},
 		"serial without seat":   {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Serial: 1}, errFields},
 		"serial with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Serial: 1}, errFields},
 		"excess with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Excess: 1}, errFields},
-		"excess too large":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: maxTokens + 1}, errRange},
+		"excess too large":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: maxTokens + 1}, wire.ErrRange},
 		"serial elsewhere":      {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Serial: 1}, errFields},
 		"baton both ways":       {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Free: kmutex.NewTokenSet(1)}, errFields},
-		"baton without tails":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{}}, errRange},
-		"too many tails":        {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: make([]kmutex.Seat, maxTokens+1)}, errRange},
-		"too many free":         {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens + 1)}, errRange},
-		"counter too large":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Counter: maxTokens}, errRange},
+		"baton without tails":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{}}, wire.ErrRange},
+		"too many tails":        {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: make([]kmutex.Seat, maxTokens+1)}, wire.ErrRange},
+		"too many free":         {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens + 1)}, wire.ErrRange},
+		"counter too large":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Counter: maxTokens}, wire.ErrRange},
 		"tail without serial":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{{Node: 1}}}, errSeat},
-		"tag of no bytes":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: []byte{}}, errRange},
-		"tag too long":          {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: make([]byte, MaxTag+1)}, errRange},
+		"tag of no bytes":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: []byte{}}, wire.ErrRange},
+		"tag too long":          {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: make([]byte, MaxTag+1)}, wire.ErrRange},
 		"tag elsewhere":         {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Tag: []byte{1}}, errFields},
 		"foreign field":         {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Token: 1}, errFields},
 		"foreign field, origin": {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Origin: 1}, errFields},
 	} {
 		before := []byte("before")
-		b, err := appendMessage(before, 1, "p", &tc.m)
+		b, err := appendMessage(before, "p", &tc.m)
 		if !errors.Is(err, tc.want) || !errors.Is(err, errMessage) {
 			t.Errorf("%s: error %v, want %v", name, err, tc.want)
 		}
@@ -153,12 +151,9 @@ func TestEncoderRefuses(t *testing.T) {
 	}
 	ok := kmutex.Message{Kind: kmutex.KindToken, Epoch: 1}
 	for _, pool := range []string{"", strings.Repeat("p", maxPool+1)} {
-		if _, err := appendMessage(nil, 1, pool, &ok); !errors.Is(err, errMessage) {
+		if _, err := appendMessage(nil, pool, &ok); !errors.Is(err, errMessage) {
 			t.Errorf("pool %q: error %v", pool, err)
 		}
-	}
-	if _, err := appendMessage(nil, 0, "p", &ok); !errors.Is(err, errMessage) {
-		t.Errorf("number 0: error %v", err)
 	}
 }
 
@@ -180,8 +175,6 @@ func bytesOf(parts ...any) []byte {
 
 func TestDecoderRefuses(t *testing.T) {
 	const (
-		msg, ack, ping, pong               = 0x41, 0x42, 0x43, 0x44
-		offer, chunk, read, taken, abandon = 0x45, 0x46, 0x47, 0x48, 0x49
 		request, baton, child, tok, locate = 1, 2, 3, 4, 5
 		recall, tokens                     = 6, 7
 	)
@@ -190,91 +183,55 @@ func TestDecoderRefuses(t *testing.T) {
 		body []byte
 		want error
 	}{
-		"empty":                {nil, errTruncated},
-		"version 0":            {bytesOf(0x01, 1), errVersion},
-		"version 1":            {bytesOf(0x11, 1), errVersion},
-		"version 2":            {bytesOf(0x21, 1), errVersion},
-		"version 3":            {bytesOf(0x31, 1), errVersion},
-		"version 5":            {bytesOf(0x51, 1), errVersion},
-		"type 0":               {bytesOf(0x40), errType},
-		"type 10":              {bytesOf(0x4a, 1), errType},
-		"offer 0":              {bytesOf(offer, 0, 1, 1, "t"), errRange},
-		"offer of nothing":     {bytesOf(offer, 1, 0, 1, "t"), errRange},
-		"offer too large":      {bytesOf(offer, 1, uint64(maxPayload+1), 1, "t"), errRange},
-		"offer far too large":  {bytesOf(offer, 1, uint64(1<<63+1), 1, "t"), errRange},
-		"offer without topic":  {bytesOf(offer, 1, 1, 0), errRange},
-		"topic too long":       {bytesOf(offer, 1, 1, maxTopic+1, strings.Repeat("t", maxTopic+1)), errRange},
-		"topic truncated":      {bytesOf(offer, 1, 1, 2, "t"), errTruncated},
-		"offer with more":      {bytesOf(offer, 1, 1, 1, "tt"), errTrailing},
-		"chunk 0":              {bytesOf(chunk, 0, 1), errRange},
-		"chunk of nothing":     {bytesOf(chunk, 1), errRange},
-		"chunk too large":      {bytesOf(chunk, 1, strings.Repeat("c", chunkSize+1)), errRange},
-		"read 0":               {bytesOf(read, 0), errRange},
-		"read with more":       {bytesOf(read, 1, 1), errTrailing},
-		"taken, no result":     {bytesOf(taken, 1), errTruncated},
-		"taken, result 2":      {bytesOf(taken, 1, 2), errRange},
-		"taken with more":      {bytesOf(taken, 1, 1, 1), errTrailing},
-		"abandon 0":            {bytesOf(abandon, 0), errRange},
-		"ack without number":   {bytesOf(ack), errTruncated},
-		"ack with more":        {bytesOf(ack, 1, 1), errTrailing},
-		"ack, long form":       {bytesOf(ack, 0x81, 0x00), errNotMinimal},
-		"ack, zero long":       {bytesOf(ack, 0x80, 0x00), errNotMinimal},
-		"ack, unfinished":      {bytesOf(ack, 0x81), errTruncated},
-		"ack, above 64 bits":   {bytesOf(ack, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), errRange},
-		"ping 0":               {bytesOf(ping, 0), errRange},
-		"pong 0":               {bytesOf(pong, 0), errRange},
-		"number 0":             {bytesOf(msg, 0, 1, "p", tok, 1, 0, 0, 0), errRange},
-		"no pool":              {bytesOf(msg, 1, 0, tok, 1, 0, 0, 0), errRange},
-		"pool too long":        {bytesOf(msg, 1, maxPool+1, strings.Repeat("p", maxPool+1), tok, 1, 0, 0, 0), errRange},
-		"pool truncated":       {bytesOf(msg, 1, 9, "p"), errTruncated},
-		"kind 0":               {bytesOf(msg, 1, 1, "p", 0, 1), errKind},
-		"kind 8":               {bytesOf(msg, 1, 1, "p", 8, 1), errKind},
-		"epoch 0":              {bytesOf(msg, 1, 1, "p", tok, 0, 0, 0, 0), errEpoch},
-		"trailing":             {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0, 0, 0), errTrailing},
-		"truncated":            {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0), errTruncated},
-		"origin 0":             {bytesOf(msg, 1, 1, "p", request, 1, 0, 0, 0), errNoNode},
-		"hops above 32 bits":   {bytesOf(msg, 1, 1, "p", request, 1, 1, 0, uint64(1<<32)), errRange},
-		"serial 0":             {bytesOf(msg, 1, 1, "p", request, 1, 1, 1, 0, 0), errRange},
-		"counter out of range": {bytesOf(msg, 1, 1, "p", baton, 1, 1, far, 0, 0, 0), errRange},
-		"baton of form 2":      {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 2, 0), errRange},
-		"free, last word 0":    {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 0, 2, 1, 0), errNotMinimal},
-		"free, too many":       {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 0, uint64(maxTokens/64+1), strings.Repeat("\x01", 1025)), errRange},
-		"free, count only":     {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 0, uint64(1024)), errTruncated},
-		"no tails":             {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, 0), errRange},
-		"tails, too many":      {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, far+1, strings.Repeat("\x00", maxTokens+1)), errRange},
-		"tails, count only":    {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, far), errTruncated},
-		"child of nobody":      {bytesOf(msg, 1, 1, "p", child, 1, 0, 1, 1), errSeat},
-		"no child":             {bytesOf(msg, 1, 1, "p", child, 1, 1, 1, 0), errSeat},
-		"token out of range":   {bytesOf(msg, 1, 1, "p", tok, 1, far, 0, 0), errRange},
-		"tag of no bytes":      {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 0), errRange},
-		"tag truncated":        {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 2, 1), errTruncated},
-		"tag too long":         {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, uint64(MaxTag+1), strings.Repeat("t", MaxTag+1)), errRange},
-		"tag elsewhere":        {bytesOf(msg, 1, 1, "p", locate|tagged, 1, 1, 1, 1, 0, 1, 1), errFields},
-		"holder 0":             {bytesOf(msg, 1, 1, "p", locate, 1, 1, 0, 1, 0), errNoNode},
-		"names in locate":      {bytesOf(msg, 1, 1, "p", locate, 1, 1, 1, 1, 1, 2), errFields},
-		"recall of node 0":     {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, 1, 1, 0), errRange},
-		"recall, count only":   {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, 1, 9), errTruncated},
-		"too many wanted":      {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, far+1, 0), errRange},
-		"tokens, last word 0":  {bytesOf(msg, 1, 1, "p", tokens, 1, 1, 1, 2, 1, 0, 0, 0, 0), errNotMinimal},
+		"empty":                {nil, wire.ErrTruncated},
+		"no pool":              {bytesOf(0, tok, 1, 0, 0, 0), wire.ErrRange},
+		"pool too long":        {bytesOf(maxPool+1, strings.Repeat("p", maxPool+1), tok, 1, 0, 0, 0), wire.ErrRange},
+		"pool truncated":       {bytesOf(9, "p"), wire.ErrTruncated},
+		"kind 0":               {bytesOf(1, "p", 0, 1), errKind},
+		"kind 8":               {bytesOf(1, "p", 8, 1), errKind},
+		"epoch 0":              {bytesOf(1, "p", tok, 0, 0, 0, 0), errEpoch},
+		"trailing":             {bytesOf(1, "p", tok, 1, 0, 0, 0, 0), wire.ErrTrailing},
+		"truncated":            {bytesOf(1, "p", tok, 1, 0, 0), wire.ErrTruncated},
+		"origin 0":             {bytesOf(1, "p", request, 1, 0, 0, 0), errNoNode},
+		"hops above 32 bits":   {bytesOf(1, "p", request, 1, 1, 0, uint64(1<<32)), wire.ErrRange},
+		"serial 0":             {bytesOf(1, "p", request, 1, 1, 1, 0, 0), wire.ErrRange},
+		"counter out of range": {bytesOf(1, "p", baton, 1, 1, far, 0, 0, 0), wire.ErrRange},
+		"baton of form 2":      {bytesOf(1, "p", baton, 1, 1, 0, 2, 0), wire.ErrRange},
+		"free, last word 0":    {bytesOf(1, "p", baton, 1, 1, 0, 0, 0, 2, 1, 0), wire.ErrNotMinimal},
+		"free, too many":       {bytesOf(1, "p", baton, 1, 1, 0, 0, 0, uint64(maxTokens/64+1), strings.Repeat("\x01", 1025)), wire.ErrRange},
+		"free, count only":     {bytesOf(1, "p", baton, 1, 1, 0, 0, 0, uint64(1024)), wire.ErrTruncated},
+		"no tails":             {bytesOf(1, "p", baton, 1, 1, 0, 1, 0), wire.ErrRange},
+		"tails, too many":      {bytesOf(1, "p", baton, 1, 1, 0, 1, far+1, strings.Repeat("\x00", maxTokens+1)), wire.ErrRange},
+		"tails, count only":    {bytesOf(1, "p", baton, 1, 1, 0, 1, far), wire.ErrTruncated},
+		"child of nobody":      {bytesOf(1, "p", child, 1, 0, 1, 1), errSeat},
+		"no child":             {bytesOf(1, "p", child, 1, 1, 1, 0), errSeat},
+		"token out of range":   {bytesOf(1, "p", tok, 1, far, 0, 0), wire.ErrRange},
+		"tag of no bytes":      {bytesOf(1, "p", tok|tagged, 1, 0, 0, 0, 0), wire.ErrRange},
+		"tag truncated":        {bytesOf(1, "p", tok|tagged, 1, 0, 0, 0, 2, 1), wire.ErrTruncated},
+		"tag too long":         {bytesOf(1, "p", tok|tagged, 1, 0, 0, 0, uint64(MaxTag+1), strings.Repeat("t", MaxTag+1)), wire.ErrRange},
+		"tag elsewhere":        {bytesOf(1, "p", locate|tagged, 1, 1, 1, 1, 0, 1, 1), errFields},
+		"holder 0":             {bytesOf(1, "p", locate, 1, 1, 0, 1, 0), errNoNode},
+		"names in locate":      {bytesOf(1, "p", locate, 1, 1, 1, 1, 1, 2), errFields},
+		"recall of node 0":     {bytesOf(1, "p", recall, 1, 1, 1, 1, 1, 0), wire.ErrRange},
+		"recall, count only":   {bytesOf(1, "p", recall, 1, 1, 1, 1, 9), wire.ErrTruncated},
+		"too many wanted":      {bytesOf(1, "p", recall, 1, 1, 1, far+1, 0), wire.ErrRange},
+		"tokens, last word 0":  {bytesOf(1, "p", tokens, 1, 1, 1, 2, 1, 0, 0, 0, 0), wire.ErrNotMinimal},
 	} {
-		var f frame
-		if err := decodeFrame(tc.body, names{}, &f); !errors.Is(err, tc.want) || !errors.Is(err, errFrame) {
+		var m kmutex.Message
+		if _, err := decodeMessage(tc.body, names{}, &m); !errors.Is(err, tc.want) || !errors.Is(err, wire.ErrFrame) {
 			t.Errorf("%s: error %v, want %v", name, err, tc.want)
 		}
-	}
-	if _, err := frameLength(binary.BigEndian.AppendUint32(nil, maxFrame+1)); !errors.Is(err, errOversized) {
-		t.Errorf("oversized: error %v", err)
 	}
 }
 
 // Every proper prefix of a message is refused: none is another message.
 func TestDecoderRefusesPrefixes(t *testing.T) {
 	for _, m := range examples() {
-		body := encode(t, m)[lengthSize:]
+		body := encode(t, m)
 		step := max(1, len(body)/60)
 		for n := 0; n < len(body); n += step {
-			var f frame
-			if err := decodeFrame(body[:n], names{}, &f); err == nil {
+			var got kmutex.Message
+			if _, err := decodeMessage(body[:n], names{}, &got); err == nil {
 				t.Errorf("%v: the first %d of %d bytes were accepted", m.Kind, n, len(body))
 			}
 		}
@@ -343,62 +300,41 @@ func drawDemand(t *rapid.T, m *kmutex.Message) {
 func TestAnyMessageRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t)
-		var f frame
-		if err := decodeFrame(encode(t, m)[lengthSize:], names{}, &f); err != nil {
+		var got kmutex.Message
+		if _, err := decodeMessage(encode(t, m), names{}, &got); err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(f.message, m) {
-			t.Fatalf("decoded %+v, want %+v", f.message, m)
+		if !reflect.DeepEqual(got, m) {
+			t.Fatalf("decoded %+v, want %+v", got, m)
 		}
 	})
 }
 
-// encodeFrame is what decodeFrame undoes.
-func encodeFrame(f *frame) ([]byte, error) {
-	switch f.kind {
-	case frameMessage:
-		return appendMessage(nil, f.number, f.pool, &f.message)
-	case frameOffer:
-		return appendOffer(nil, f.number, f.size, f.topic), nil
-	case frameChunk:
-		return appendChunk(nil, f.number, f.data), nil
-	case frameTaken:
-		return appendTaken(nil, f.number, f.ok), nil
-	default:
-		return appendControl(nil, f.kind, f.number), nil
-	}
-}
-
-// FuzzFrame: what the decoder accepts, the encoder makes, byte for byte.
-func FuzzFrame(f *testing.F) {
+// FuzzMessage: what the decoder accepts, the encoder makes, byte for byte.
+func FuzzMessage(f *testing.F) {
 	for _, m := range examples() {
 		if b := encode(f, m); len(b) < 1000 {
-			f.Add(b[lengthSize:])
+			f.Add(b)
 		}
 	}
-	for _, kind := range []frameType{frameAck, framePing, framePong, frameRead, frameAbandon} {
-		f.Add(appendControl(nil, kind, 300)[lengthSize:])
-	}
-	f.Add(appendOffer(nil, 7, 1<<20, "report/downloads")[lengthSize:])
-	f.Add(appendChunk(nil, 7, []byte("report"))[lengthSize:])
-	f.Add(appendTaken(nil, 7, true)[lengthSize:])
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if len(body) > maxFrame {
-			t.Skip("the reader does not let such a frame through")
+		if len(body) > wire.MaxMessage {
+			t.Skip("no such message comes")
 		}
-		var got frame
-		if err := decodeFrame(body, names{}, &got); err != nil {
-			if !errors.Is(err, errFrame) {
-				t.Fatalf("error %v is not errFrame", err)
+		var got kmutex.Message
+		pool, err := decodeMessage(body, names{}, &got)
+		if err != nil {
+			if !errors.Is(err, wire.ErrFrame) {
+				t.Fatalf("error %v is not ErrFrame", err)
 			}
 			return
 		}
-		again, err := encodeFrame(&got)
+		again, err := appendMessage(nil, pool, &got)
 		if err != nil {
 			t.Fatalf("%+v was decoded but cannot be encoded: %v", got, err)
 		}
-		if !bytes.Equal(again[lengthSize:], body) {
-			t.Fatalf("%x was decoded as %+v, which is %x", body, got, again[lengthSize:])
+		if !bytes.Equal(again, body) {
+			t.Fatalf("%x was decoded as %+v, which is %x", body, got, again)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -21,9 +23,13 @@ var (
 	// ErrUnknownPeer says that a node is not among the peers last set. A node
 	// is never a peer of itself.
 	ErrUnknownPeer = errors.New("transport: unknown peer")
-	// errOverflow says that a peer's queue is full and the message was not taken. It is lost
-	// to the algorithm, so the pool needs a new epoch.
-	errOverflow = errors.New("transport: queue full")
+	// ErrLinkDown says that there is no connection to the peer, or that it broke before the
+	// answer. The peer may have taken what was sent nevertheless.
+	ErrLinkDown = errors.New("transport: link down")
+	// ErrFailed says that the other gateway has answered a call with an error.
+	ErrFailed = errors.New("transport: the other gateway refuses")
+	// ErrUnknownCall says that a gateway answers no calls of that name.
+	ErrUnknownCall = errors.New("transport: unknown call")
 	// errMessage says that a message cannot be put on the wire.
 	errMessage = errors.New("transport: bad message")
 	// errRefused says that the other end refused a connection.
@@ -85,15 +91,14 @@ const (
 	CauseCertificate Cause = "certificate"
 	// CauseHandshake: the TLS handshake failed for another reason.
 	CauseHandshake Cause = "tls_handshake"
-	// CauseNode: a link between nodes that are not both in this gateway's view. Expected for
-	// a moment when views arrive at different times.
+	// CauseNode: the other end looks for another gateway, or has this one's name. Expected for
+	// a moment when a gateway moves.
 	CauseNode Cause = "unknown_node"
-	// CauseDirection: the higher node dialled a link that has a connection, or the lower one
-	// dialled again while the messages of the last connection are still being taken in.
-	// Expected for a moment when both ends dial.
+	// CauseDirection: the other end has dialled, and there is a connection. Expected for a
+	// moment when both ends dial.
 	CauseDirection Cause = "wrong_direction"
-	// CauseSequence: the two ends disagree on what was received, because one has forgotten
-	// the other. The link stays down until the view changes.
+	// CauseSequence: the two ends of a link disagree on what was received, because one has
+	// forgotten the other. The link stays down until the view changes.
 	CauseSequence Cause = "sequence"
 	// CauseFrame: a frame that cannot be decoded.
 	CauseFrame Cause = "bad_frame"
@@ -111,6 +116,8 @@ const (
 // Config says how a Transport works. The zero value of every field but Handler
 // is usable.
 type Config struct {
+	// Name is this gateway's. Required, 1 to 128 bytes. Over TLS the certificate must have it.
+	Name string
 	// Listen is the TCP address of the peer port. Default: a free port on all
 	// addresses.
 	Listen string
@@ -122,18 +129,30 @@ type Config struct {
 	// TLS, if set, makes every connection mutual TLS 1.3. It needs RootCAs, the authorities
 	// whose certificates make a peer (ClientCAs are ignored), and Certificates, or
 	// GetCertificate and GetClientCertificate. A certificate must be valid for servers and
-	// clients. On a link it must have the name of the peer in the agreed view; addresses do
-	// not count. VerifyConnection may require more. All of it is checked again when SetTLS
+	// clients, and must have the name of its gateway; addresses do not count. VerifyConnection may require more. All of it is checked again when SetTLS
 	// is called, and when the certificate ends.
 	TLS *tls.Config
 
 	// Handler takes the messages that arrive. Required. It is not called
 	// before the first SetPeers.
 	Handler Handler
+	// Datagram takes what others have sent with Send. It must not block, and must not keep
+	// the data. Default: it is dropped.
+	Datagram func(ch wire.Channel, from Caller, data []byte)
+	// Answer answers a call of another gateway. Ctx ends when nobody waits for the answer any
+	// more. Calls come at the same time, up to 272 from one gateway. An error is passed on in
+	// words; [ErrUnknownCall] says that there are no calls of that name. Default: there are
+	// none.
+	Answer func(ctx context.Context, from Caller, name string, body []byte) ([]byte, error)
+	// Accept takes a stream that another gateway has opened, and returns false if it does
+	// not want it. It must not block. Default: none is wanted.
+	Accept func(from Caller, name string, conn net.Conn) bool
+	// Changed is told when a connection to another process comes, goes or falls silent. It
+	// must not block or call the transport. Default: nobody is told.
+	Changed func(Change)
 	// Receive takes a payload that a peer has sent with SendPayload, and keeps it. For each
 	// peer it is called by one goroutine at a time. While it runs, the peer's later
-	// payloads wait, but not its messages, and a broken link does not come up again, so it
-	// should leave long work to others. An error is counted and reported to the peer.
+	// payloads wait, but not its messages. An error is counted and reported to the peer.
 	// Default: every payload is refused.
 	Receive func(from kmutex.Node, topic string, payload []byte) error
 	// Observer counts what happens. Default: none.
@@ -142,9 +161,10 @@ type Config struct {
 	// Default: none.
 	Logger *slog.Logger
 
-	// PingInterval is how long a link goes without a byte from its peer before it sends a
-	// ping. A connection on which nothing arrives for 3/2 of it is closed, or for one of it
-	// if an acknowledgement is due; either may take a quarter longer. Default 1 s.
+	// PingInterval is how long a connection goes without a byte before it sends a ping. One on
+	// which nothing arrives for 3/2 of it is closed, or for one of it if something is owed;
+	// either may take a sixth longer. After a third of it in which something was owed the other
+	// end is suspect. Half a lease. Default 1 s.
 	PingInterval time.Duration
 
 	limits
@@ -158,7 +178,7 @@ type limits struct {
 	backlog                   int           // streams of one kind that may wait for Accept
 	maxHalfOpen               int           // accepted connections that may be without a preamble
 	handshakeTimeout          time.Duration // of an accepted connection, for TLS and its preamble
-	dialTimeout               time.Duration // of one attempt to bring a link up
+	dialTimeout               time.Duration // of one attempt to connect, and of a call's wait for it
 	// backoffMin and backoffMax are the first and the longest pause between attempts. It
 	// doubles while they fail, and is jittered by half.
 	backoffMin, backoffMax time.Duration
@@ -184,6 +204,9 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong with c. It has no side effects.
 func (c Config) Validate() error {
 	var errs []error
+	if c.Name == "" || len(c.Name) > 128 {
+		errs = append(errs, fmt.Errorf("%w: Name has %d bytes, not 1 to 128", errConfig, len(c.Name)))
+	}
 	if c.Handler == nil {
 		errs = append(errs, fmt.Errorf("%w: Handler is missing", errConfig))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/internal/transport/wire"
 )
 
 func TestConfigValidate(t *testing.T) {
@@ -21,19 +22,19 @@ func TestConfigValidate(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	for _, want := range []string{
-		"Handler", "PingInterval", "Advertise", "RootCAs", "Certificates",
+		"Name", "Handler", "PingInterval", "Advertise", "RootCAs", "Certificates",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not named in:\n%v", want, err)
 		}
 	}
-	if err := (Config{Handler: discard, TLS: newPKI(t).peer(t)}).Validate(); err != nil {
+	if err := (Config{Name: "gw", Handler: discard, TLS: newPKI(t).peer(t)}).Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
 	if _, err := Listen(Config{}); !errors.Is(err, errConfig) {
 		t.Errorf("Listen: %v", err)
 	}
-	if _, err := Listen(Config{Handler: discard, Listen: "127.0.0.1:no"}); err == nil {
+	if _, err := Listen(Config{Name: "gw", Handler: discard, Listen: "127.0.0.1:no"}); err == nil {
 		t.Error("a bad address was accepted")
 	}
 }
@@ -74,7 +75,7 @@ func TestRefusalsAreLoggedOncePerMinute(t *testing.T) {
 		lines := func() int { return strings.Count(log.String(), "\n") }
 		for range 100 {
 			r.add(CauseMagic, errMagic)
-			r.add(CauseSlow, errTruncated)
+			r.add(CauseSlow, wire.ErrTruncated)
 		}
 		if lines() != 2 {
 			t.Errorf("%d lines, want 2:\n%s", lines(), &log)

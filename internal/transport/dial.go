@@ -10,33 +10,32 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/peercert"
+	"github.com/kgate/kgate/internal/transport/wire"
 )
 
-// dialLoop dials until the link is closed, whenever there is no connection. The
-// lower node dials at once. The higher one helps when that has not worked for a
-// while: the lower one may be able to accept connections and not to open any.
-func (l *link) dialLoop() {
-	pauses := backoff{min: l.t.config.backoffMin, max: l.t.config.backoffMax}
-	for l.ctx.Err() == nil {
-		if s := l.current(); s != nil { // from the other end
+// dialLoop dials until ctx ends, whenever there is no connection. The end with the lower name
+// dials at once. The other one helps when that has not worked for a while: the lower one may be
+// able to accept connections and not to open any.
+func (p *process) dialLoop(ctx context.Context) {
+	pauses := backoff{min: p.t.config.backoffMin, max: p.t.config.backoffMax}
+	for ctx.Err() == nil {
+		if s, _, _ := p.current(); s != nil { // from the other end
 			select {
-			case <-s.done:
-			case <-l.ctx.Done():
+			case <-s.stop:
+				p.end(s, s.err)
+			case <-ctx.Done():
 			}
 			continue
 		}
-		if wait := l.dialDelay(); wait > 0 {
-			if !sleep(l.ctx, wait) {
+		if wait := p.dialDelay(); wait > 0 {
+			if !sleep(ctx, wait) {
 				return
 			}
 			continue
 		}
 		began := time.Now()
-		err := l.connect()
-		if err != nil && l.ctx.Err() == nil {
-			l.failed(err)
-		}
-		if !sleep(l.ctx, pauses.after(time.Since(began), err)) {
+		err := p.connect(ctx)
+		if !sleep(ctx, pauses.after(time.Since(began), err)) {
 			return
 		}
 	}
@@ -57,125 +56,157 @@ func (b *backoff) after(took time.Duration, err error) time.Duration {
 	return pause/2 + rand.N(pause/2+1)
 }
 
-// helpAfter is how many of the shortest pauses between attempts the higher node leaves the
-// dialling to the lower one.
+// helpAfter is how many of the shortest pauses between attempts the end with the higher name
+// leaves the dialling to the other one.
 const helpAfter = 10
 
 // dialDelay returns how much longer this end leaves the dialling to the other one.
-func (l *link) dialDelay() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *process) dialDelay() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	const unknown = time.Second // a view may bring an address
 	switch {
-	case l.addr == "":
+	case p.addr == "":
 		return unknown
-	case l.dials():
+	case p.pair.Lower:
 		return 0
 	default:
-		return helpAfter*l.t.config.backoffMin - time.Since(l.ended)
+		return helpAfter*p.t.config.backoffMin - time.Since(p.ended)
 	}
 }
 
 // connect makes one attempt, and returns when the connection is over. The error is nil if
 // there was a connection.
-func (l *link) connect() error {
-	ctx, cancel := context.WithTimeout(l.ctx, l.t.config.dialTimeout)
+func (p *process) connect(wanted context.Context) error {
+	ctx, cancel := context.WithTimeout(wanted, p.t.config.dialTimeout)
 	defer cancel()
-	raw, conn, err := l.t.dial(ctx, l.peer().Addr)
+	p.mu.Lock()
+	addr := p.addr
+	p.mu.Unlock()
+	raw, conn, err := p.t.dial(ctx, addr)
 	if err != nil {
-		return err
+		return p.attemptFailed(wanted, err)
 	}
-	if err := peercert.OfConn(conn, l.peer().Name); err != nil {
+	if err := peercert.OfConn(conn, p.name); err != nil {
 		_ = raw.Close()
-		l.t.refusals.add(CauseCertificate, err, l.attrs()...)
-		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
+		p.t.refusals.add(CauseCertificate, err, p.lockedAttrs()...)
+		return p.attemptFailed(wanted, fmt.Errorf("%s: %w", raw.RemoteAddr(), err))
 	}
-	s := newSession(l, raw, conn)
-	switch err := l.enter(ctx, s, true); {
-	case errors.Is(err, errLinked): // the other end was quicker
+	p.mu.Lock()
+	number := p.t.numbers.Add(1)
+	saw, ok := p.pair.Dial(number)
+	if !ok { // the other end was quicker
+		p.mu.Unlock()
 		_ = raw.Close()
 		return nil
-	case err != nil:
-		_ = raw.Close()
+	}
+	s := newSession(p, number, raw, conn, true)
+	p.replace(s)
+	p.mu.Unlock()
+	err = bound(ctx, raw, func() error { return s.greet(addr, saw) })
+	if err != nil {
+		err = fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
+		p.end(s, err)
+		if errors.Is(s.err, errReplaced) {
+			return nil
+		}
 		return err
 	}
-	defer l.leave(s)
-	err = bound(ctx, raw, func() error { return l.handshake(conn) })
-	if err != nil {
-		_ = raw.Close()
-		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
-	}
+	defer context.AfterFunc(wanted, func() { s.fail(errRemoved) })()
 	s.run()
 	return nil
 }
 
-// handshake opens the link from the dialling end.
-func (l *link) handshake(conn net.Conn) error {
-	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
-	if _, err := conn.Write(mine.append(appendPreamble(nil, streamLink))); err != nil {
+// attemptFailed notes why there is no connection.
+func (p *process) attemptFailed(wanted context.Context, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if wanted.Err() == nil && p.session == nil {
+		p.failed(err)
+	}
+	return err
+}
+
+// greet exchanges hellos from the dialling end.
+func (s *session) greet(addr string, saw uint64) error {
+	p := s.p
+	hello := p.t.hello(p.name)
+	hello.Number, hello.Saw = s.number, saw
+	if _, err := s.conn.Write(hello.Append(appendPreamble(nil, streamLink))); err != nil {
 		return err
 	}
-	if err := readAnswer(conn); err != nil {
+	if err := readAnswer(s.conn); err != nil {
 		return err
 	}
-	var b [helloSize]byte
-	if _, err := io.ReadFull(conn, b[:]); err != nil {
-		return err
-	}
-	h, err := decodeHello(b[:])
+	theirs, err := readHello(s.conn)
 	if err != nil {
 		return err
 	}
-	if h.from != l.node || h.to != l.self {
-		return fmt.Errorf("%w: hello from node %d to node %d, want %d to %d", errPreamble, h.from, h.to, l.node, l.self)
+	if theirs.Name != p.name {
+		return fmt.Errorf("%w: at %s is %q, not %q", errPreamble, addr, theirs.Name, p.name)
 	}
-	if err := l.resume(h); err != nil {
-		if errors.Is(err, errSequence) {
-			l.t.refusals.add(CauseSequence, err, l.attrs()...)
-		}
-		return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.boot = theirs.Boot
+	if !p.open(s, theirs.Boot) {
+		return errReplaced
 	}
 	return nil
 }
 
-// acceptLink serves an accepted link until its connection is over.
-func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h hello) {
-	set := t.peers.Load()
-	l := set.links[h.from]
-	if l == nil || h.to != set.self {
-		err := fmt.Errorf("link from node %d to node %d", h.from, h.to)
-		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+// hello returns what this process says first to the one of that name.
+func (t *Transport) hello(to string) wire.Hello {
+	return wire.Hello{Name: t.config.Name, Boot: t.boot, Addr: t.addr.String(), To: to}
+}
+
+func readHello(conn net.Conn) (wire.Hello, error) {
+	var b [wire.MaxHello]byte
+	if _, err := io.ReadFull(conn, b[:2]); err != nil {
+		return wire.Hello{}, err
+	}
+	n, err := wire.HelloSize(b[:2])
+	if err != nil {
+		return wire.Hello{}, err
+	}
+	if _, err := io.ReadFull(conn, b[:n]); err != nil {
+		return wire.Hello{}, err
+	}
+	return wire.DecodeHello(b[:n])
+}
+
+// acceptLink serves an accepted connection until it is over.
+func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h wire.Hello) {
+	switch {
+	case h.To != "" && h.To != t.config.Name:
+		t.answerRefusal(raw, conn, statusName, CauseNode, fmt.Errorf("%q looks for %q", h.Name, h.To))
+		return
+	case h.Name == t.config.Name:
+		t.answerRefusal(raw, conn, statusName, CauseNode, errors.New("it has this gateway's name"))
 		return
 	}
-	if err := peercert.OfConn(conn, l.peer().Name); err != nil {
+	if err := peercert.OfConn(conn, h.Name); err != nil {
 		t.answerRefusal(raw, conn, statusCertificate, CauseCertificate, err)
 		return
 	}
-	s := newSession(l, raw, conn)
-	// The lower node's connections take the place of others, the higher one's
-	// do not: so two that cross do not end each other.
-	ctx, cancel := context.WithTimeout(l.ctx, t.config.handshakeTimeout)
-	defer cancel()
-	switch err := l.enter(ctx, s, l.dials()); {
-	case errors.Is(err, errLinked), errors.Is(err, errReplaced), errors.Is(err, errRunning):
-		t.answerRefusal(raw, conn, statusDirection, CauseDirection, fmt.Errorf("link from node %d: %w", h.from, err))
-		return
-	case err != nil:
-		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+	p := t.use(h.Name)
+	if p == nil {
+		_ = raw.Close() // the transport is closed
 		return
 	}
-	defer l.leave(s)
-	switch err := l.resume(h); {
-	case errors.Is(err, errSequence):
-		t.answerRefusal(raw, conn, statusSequence, CauseSequence, err)
-		return
-	case err != nil:
-		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+	defer t.leave(p)
+	p.mu.Lock()
+	number := t.numbers.Add(1)
+	if _, ok := p.pair.Offer(number, h); !ok {
+		p.mu.Unlock()
+		t.answerRefusal(raw, conn, statusDirection, CauseDirection, fmt.Errorf("%q: %w", h.Name, errCrossed))
 		return
 	}
-	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
-	if _, err := conn.Write(mine.append(answerOf(statusOK))); err != nil || raw.SetDeadline(time.Time{}) != nil {
-		_ = raw.Close()
+	s := newSession(p, number, raw, conn, false)
+	s.boot = h.Boot
+	p.replace(s)
+	p.mu.Unlock()
+	if _, err := conn.Write(t.hello(h.Name).Append(answerOf(statusOK))); err != nil || raw.SetDeadline(time.Time{}) != nil {
+		p.end(s, err)
 		return
 	}
 	s.run()
@@ -190,5 +221,49 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// want has the process dialled, and release ends that, after so long if nobody wants it again.
+// They are called under mu.
+func (p *process) want() {
+	if p.session != nil {
+		p.session.wire.Stranger = false
+	}
+	if p.wanted++; p.wanted == 1 && p.unwanted == nil {
+		ctx, cancel := context.WithCancel(p.t.ctx)
+		p.unwanted = cancel
+		p.t.procs.Lock()
+		defer p.t.procs.Unlock()
+		if p.t.ctx.Err() != nil {
+			return // Close waits for what has begun before it
+		}
+		p.users++
+		p.t.wg.Go(func() {
+			defer p.t.leave(p)
+			p.dialLoop(ctx)
+		})
+	}
+}
+
+// release is described at want.
+func (p *process) release(after time.Duration) {
+	switch p.wanted--; {
+	case p.wanted > 0:
+	case after > 0:
+		time.AfterFunc(after, func() { // harmless after Close
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.forgetIfUnwanted()
+		})
+	default:
+		p.forgetIfUnwanted()
+	}
+}
+
+func (p *process) forgetIfUnwanted() {
+	if p.wanted == 0 && p.unwanted != nil {
+		p.unwanted()
+		p.unwanted = nil
 	}
 }

@@ -25,8 +25,8 @@ func TestOneWayToDial(t *testing.T) {
 			cut := newCutter(t, target.Addr().String(), 0)
 			peers := []Peer{{Node: 1, Addr: nowhere}, {Node: 2, Addr: nowhere}}
 			peers[reachable-1].Addr = cut.addr()
-			t1.SetPeers(1, peers)
-			t2.SetPeers(2, peers)
+			setPeers(t1, 1, peers)
+			setPeers(t2, 2, peers)
 			sendAll(t, t1, 2, 50)
 			sendAll(t, t2, 1, 50)
 			if err := errors.Join(t1.Flush(within(t)), t2.Flush(within(t))); err != nil {
@@ -61,11 +61,13 @@ func (c *cutter) cutAll() {
 func TestBothDialAtOnce(t *testing.T) {
 	c := Config{limits: limits{backoffMin: time.Microsecond, backoffMax: time.Millisecond}}
 	for range 30 {
-		t1, t2 := listen(t, c), listen(t, c)
+		c1, c2 := c, c
+		c1.Name, c2.Name = nameOf(1), nameOf(2) // each time
+		t1, t2 := listen(t, c1), listen(t, c2)
 		peers := []Peer{{Node: 1, Addr: t1.Addr().String()}, {Node: 2, Addr: t2.Addr().String()}}
 		var wg sync.WaitGroup
-		wg.Go(func() { t1.SetPeers(1, peers) })
-		wg.Go(func() { t2.SetPeers(2, peers) })
+		wg.Go(func() { setPeers(t1, 1, peers) })
+		wg.Go(func() { setPeers(t2, 2, peers) })
 		wg.Wait()
 		waitUp(t, t1, t2)
 		before := t1.Links()[0].Reconnects
@@ -80,26 +82,6 @@ func TestBothDialAtOnce(t *testing.T) {
 		if err := errors.Join(t1.Close(), t2.Close()); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// A connection of the higher node does not take the place of one that there is.
-func TestHigherNodeDoesNotReplace(t *testing.T) {
-	seen := newCounter()
-	t2, t3 := listen(t, Config{Observer: seen}), listen(t, Config{})
-	t2.SetPeers(2, []Peer{{Node: 3, Addr: t3.Addr().String()}})
-	t3.SetPeers(3, []Peer{{Node: 2, Addr: t2.Addr().String()}})
-	waitUp(t, t2, t3)
-	conn := plain(t, t2)
-	if _, err := conn.Write(hello{from: 3, to: 2}.append(appendPreamble(nil, streamLink))); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := closed(t, conn), answerOf(statusDirection); string(got) != string(want) {
-		t.Errorf("answered %q, want %q", got, want)
-	}
-	eventually(t, "it is counted", func() bool { return seen.count(CauseDirection) == 1 })
-	if s := t2.Links()[0]; !s.Up || s.Reconnects != 0 {
-		t.Errorf("link = %+v", s)
 	}
 }
 
@@ -132,51 +114,10 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// While a handler blocks, a peer that connects again and again has one connection waiting
-// for its end, not each of them, and that one not for ever.
-func TestReconnectsWhileAHandlerBlocks(t *testing.T) {
-	blocked, release := make(chan struct{}), make(chan struct{})
-	victim := listen(t, Config{limits: limits{handshakeTimeout: time.Second}, Handler: deliverFunc(func(kmutex.Node, string, kmutex.Message) error {
-		close(blocked)
-		<-release
-		return nil
-	})})
-	free := sync.OnceFunc(func() { close(release) })
-	defer free()
-	victim.SetPeers(3, []Peer{{Node: 2}})
-	first := rawLink(t, victim)
-	m := numbered(1)
-	frame, err := appendMessage(nil, 1, "p", &m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Write(frame); err != nil {
-		t.Fatal(err)
-	}
-	wait(t, "the handler blocks", blocked)
-	for range 20 {
-		conn := plain(t, victim)
-		if _, err := conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
-			t.Fatal(err)
-		}
-		defer closed(t, conn)
-	}
-	eventually(t, "no connection waits any more", func() bool { return victim.Links()[0].Node == 2 && victim.peers.Load().links[2].current() == nil })
-	free()
-	eventually(t, "the link works again", func() bool {
-		conn := plain(t, victim)
-		if _, err := conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
-			return false
-		}
-		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-		return readAnswer(conn) == nil
-	})
-}
-
 // A Flush that is given up leaves nothing behind.
 func TestFlushGivenUp(t *testing.T) {
 	t1 := listen(t, Config{})
-	t1.SetPeers(1, []Peer{{Node: 2, Addr: nowhere}})
+	setPeers(t1, 1, []Peer{{Node: 2, Addr: nowhere}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	sendAll(t, t1, 2, 1)
@@ -186,8 +127,8 @@ func TestFlushGivenUp(t *testing.T) {
 		}
 	}
 	l := t1.peers.Load().links[2]
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
 	if len(l.waiters) > 0 {
 		t.Errorf("%d still wait", len(l.waiters))
 	}

@@ -1,11 +1,10 @@
 package transport
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
-	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/internal/transport/wire"
 )
 
 // StreamKind tells what a connection to the peer port is for.
@@ -18,8 +17,6 @@ const (
 	StreamRaft
 	// StreamControl carries the API between gateways.
 	StreamControl
-	// StreamPools carries what pools need that enter a new epoch.
-	StreamPools
 
 	streamEnd
 )
@@ -33,8 +30,6 @@ func (k StreamKind) String() string {
 		return "raft"
 	case StreamControl:
 		return "control"
-	case StreamPools:
-		return "pools"
 	default:
 		return fmt.Sprintf("stream(%d)", uint8(k))
 	}
@@ -43,7 +38,6 @@ func (k StreamKind) String() string {
 const (
 	magic        = "kgat"
 	preambleSize = 8
-	helloSize    = 24
 )
 
 // status is the answer to a preamble.
@@ -54,9 +48,8 @@ const (
 	statusVersion
 	statusKind
 	statusBusy
-	statusNode
+	statusName
 	statusDirection
-	statusSequence
 	statusCertificate
 	statusHello
 
@@ -69,11 +62,10 @@ var statusText = [statusEnd]string{
 	statusVersion:   "it speaks another version of the protocol",
 	statusKind:      "it does not accept this kind of stream",
 	statusBusy:      "it has too many streams waiting",
-	statusNode:      "its view does not have both nodes (yet)",
-	statusDirection: "it has a connection for this link, or is making one",
-	statusSequence:  "it lacks messages that were sent before",
+	statusName:      "it has another name",
+	statusDirection: "it has a connection to this gateway, or is making one",
 
-	statusCertificate: "this gateway's certificate does not have its name in the agreed view",
+	statusCertificate: "this gateway's certificate does not have its name",
 	statusHello:       "it cannot make sense of the hello",
 }
 
@@ -100,13 +92,13 @@ func appendOpening(dst []byte, what byte) []byte {
 func decodeOpening(b []byte) (what byte, err error) {
 	switch {
 	case len(b) != preambleSize:
-		return 0, fmt.Errorf("%w: %w", errPreamble, errTruncated)
+		return 0, fmt.Errorf("%w: %w", errPreamble, wire.ErrTruncated)
 	case string(b[:len(magic)]) != magic:
 		return 0, errMagic
 	case b[4] != protocolVersion:
 		return 0, wrongVersion(b[4])
 	case b[6] != 0 || b[7] != 0:
-		return 0, fmt.Errorf("%w: %w", errPreamble, errRange)
+		return 0, fmt.Errorf("%w: %w", errPreamble, wire.ErrRange)
 	}
 	return b[5], nil
 }
@@ -137,32 +129,4 @@ func decodeAnswer(b []byte) error {
 		return fmt.Errorf("%w: %s", errRefused, statusText[s])
 	}
 	return nil
-}
-
-// hello opens a link, from both ends.
-type hello struct {
-	from, to kmutex.Node
-	// received is the number of the last message that from has from to.
-	received uint64
-}
-
-func (h hello) append(dst []byte) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(h.from))
-	dst = binary.BigEndian.AppendUint64(dst, uint64(h.to))
-	return binary.BigEndian.AppendUint64(dst, h.received)
-}
-
-func decodeHello(b []byte) (hello, error) {
-	if len(b) != helloSize {
-		return hello{}, fmt.Errorf("%w: %w", errPreamble, errTruncated)
-	}
-	h := hello{
-		from:     kmutex.Node(binary.BigEndian.Uint64(b)),
-		to:       kmutex.Node(binary.BigEndian.Uint64(b[8:])),
-		received: binary.BigEndian.Uint64(b[16:]),
-	}
-	if h.from == 0 || h.to == 0 || h.from == h.to {
-		return hello{}, fmt.Errorf("%w: hello from node %d to node %d", errPreamble, h.from, h.to)
-	}
-	return h, nil
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,10 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"math/big"
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,10 +38,15 @@ func (f deliverFunc) Deliver(from kmutex.Node, pool string, m kmutex.Message) er
 // discard is a handler for tests in which no message matters.
 var discard = deliverFunc(func(kmutex.Node, string, kmutex.Message) error { return nil })
 
-// listen opens a transport on loopback, closed when the test ends.
+// listen opens a transport on loopback, closed when the test ends. The first of a test is gw-1, the
+// next gw-2.
 func listen(tb testing.TB, c Config) *Transport {
 	tb.Helper()
 	c.Listen = "127.0.0.1:0"
+	if c.Name == "" {
+		n, _ := listening.LoadOrStore(tb, new(atomic.Uint64))
+		c.Name = nameOf(kmutex.Node(n.(*atomic.Uint64).Add(1)))
+	}
 	if c.Handler == nil {
 		c.Handler = discard
 	}
@@ -58,12 +66,26 @@ func listen(tb testing.TB, c Config) *Transport {
 func join(ts ...*Transport) {
 	var peers []Peer
 	for i, t := range ts {
-		peers = append(peers, Peer{Node: kmutex.Node(i + 1), Addr: t.Addr().String(), Name: "gw"})
+		peers = append(peers, Peer{Node: kmutex.Node(i + 1), Addr: t.Addr().String()})
 	}
 	for i, t := range ts {
-		t.SetPeers(kmutex.Node(i+1), peers)
+		setPeers(t, kmutex.Node(i+1), peers)
 	}
 }
+
+// listening counts the gateways of each test that have no other names.
+var listening sync.Map
+
+// setPeers is SetPeers for peers that are called after their nodes, those apart that have names.
+func setPeers(t *Transport, self kmutex.Node, peers []Peer) []Unsent {
+	peers = slices.Clone(peers)
+	for i := range peers {
+		peers[i].Name = cmp.Or(peers[i].Name, nameOf(peers[i].Node))
+	}
+	return t.SetPeers(self, peers)
+}
+
+func nameOf(n kmutex.Node) string { return fmt.Sprint("gw-", n) }
 
 // eventually polls: what it waits for comes over real sockets.
 func eventually(tb testing.TB, what string, ok func() bool) {
@@ -194,6 +216,7 @@ func (p *pki) peer(tb testing.TB, change ...func(*x509.Certificate)) *tls.Config
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: "gw"},
+		DNSNames:     []string{"gw-1", "gw-2", "gw-3", "gw-4", "gw-5"},
 		NotAfter:     time.Now().Add(time.Hour),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},

@@ -71,7 +71,7 @@ func (w *wired) take(i int, e kmutex.Event) {
 		w.t.Fatal(err)
 	}
 	for _, m := range fx.Messages {
-		b, err := appendMessage(nil, 1, "pool", &m.Message)
+		b, err := appendMessage(nil, "pool", &m.Message)
 		if err != nil {
 			w.t.Fatalf("%v cannot be sent: %v", m.Message, err)
 		}
@@ -107,11 +107,11 @@ func (w *wired) step() {
 		}
 		b := w.links[link][0]
 		w.links[link] = w.links[link][1:]
-		var f frame
-		if err := decodeFrame(b[lengthSize:], names{}, &f); err != nil {
+		var m kmutex.Message
+		if _, err := decodeMessage(b, names{}, &m); err != nil {
 			w.t.Fatal(err)
 		}
-		w.seen[f.message.Kind] = true
-		w.take(i, kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: f.message})
+		w.seen[m.Kind] = true
+		w.take(i, kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -92,7 +93,7 @@ func checkMessage(m *kmutex.Message) error {
 		return errEpoch
 	}
 	if m.Tag != nil && (len(m.Tag) == 0 || len(m.Tag) > MaxTag) {
-		return fmt.Errorf("%w: a tag of %d bytes", errRange, len(m.Tag))
+		return fmt.Errorf("%w: a tag of %d bytes", wire.ErrRange, len(m.Tag))
 	}
 	switch m.Kind {
 	case kmutex.KindRequest:
@@ -128,11 +129,11 @@ func checkSeat(s kmutex.Seat, optional bool) error {
 
 func checkBaton(m *kmutex.Message) error {
 	if m.Counter >= maxTokens {
-		return fmt.Errorf("%w: counter %d", errRange, m.Counter)
+		return fmt.Errorf("%w: counter %d", wire.ErrRange, m.Counter)
 	}
 	if m.Tails == nil {
 		if m.Excess > maxTokens {
-			return fmt.Errorf("%w: %d tokens too many", errRange, m.Excess)
+			return fmt.Errorf("%w: %d tokens too many", wire.ErrRange, m.Excess)
 		}
 		return errors.Join(checkFree(m), checkDemand(m))
 	}
@@ -140,7 +141,7 @@ func checkBaton(m *kmutex.Message) error {
 		return fmt.Errorf("%w (a baton with tails and free tokens, excess or serial)", errFields)
 	}
 	if n := len(m.Tails); n == 0 || n > maxTokens {
-		return fmt.Errorf("%w: %d tails", errRange, n)
+		return fmt.Errorf("%w: %d tails", wire.ErrRange, n)
 	}
 	for _, s := range m.Tails {
 		// A queue without a tail is for the machine to judge.
@@ -153,7 +154,7 @@ func checkBaton(m *kmutex.Message) error {
 
 func checkFree(m *kmutex.Message) error {
 	if n := len(m.Free); n > maxTokens/64 {
-		return fmt.Errorf("%w: %d words of free tokens", errRange, n)
+		return fmt.Errorf("%w: %d words of free tokens", wire.ErrRange, n)
 	}
 	return nil
 }
@@ -162,10 +163,10 @@ func checkFree(m *kmutex.Message) error {
 // of where some rest.
 func checkDemand(m *kmutex.Message) error {
 	if m.Want > maxTokens {
-		return fmt.Errorf("%w: %d tokens wanted", errRange, m.Want)
+		return fmt.Errorf("%w: %d tokens wanted", wire.ErrRange, m.Want)
 	}
 	if len(m.Resting) > maxResting {
-		return fmt.Errorf("%w: %d nodes where tokens rest", errRange, len(m.Resting))
+		return fmt.Errorf("%w: %d nodes where tokens rest", wire.ErrRange, len(m.Resting))
 	}
 	if slices.Contains(m.Resting, 0) {
 		return errNoNode
@@ -175,7 +176,7 @@ func checkDemand(m *kmutex.Message) error {
 
 func checkToken(m *kmutex.Message) error {
 	if m.Token < 0 || m.Token >= maxTokens {
-		return fmt.Errorf("%w: token %d", errRange, m.Token)
+		return fmt.Errorf("%w: token %d", wire.ErrRange, m.Token)
 	}
 	if m.Seat.IsZero() && m.Serial != 0 {
 		return fmt.Errorf("%w (a token without seat and with serial)", errFields)
@@ -280,59 +281,59 @@ func appendDemand(dst []byte, m *kmutex.Message) []byte {
 
 // demand reads what appendDemand wrote.
 func (c *cursor) demand(m *kmutex.Message) {
-	m.Want = uint32(c.upTo(maxTokens))
-	n := c.count(maxResting)
+	m.Want = uint32(c.UpTo(maxTokens))
+	n := c.Count(maxResting)
 	if m.Kind == kmutex.KindLocate && n > 0 {
-		c.fail(errFields)
+		c.Fail(errFields)
 	}
 	for range n {
-		m.Resting = append(m.Resting, kmutex.Node(c.positive()))
+		m.Resting = append(m.Resting, kmutex.Node(c.Positive()))
 	}
 }
 
 // fields reads what appendFields wrote.
 func (c *cursor) fields(m *kmutex.Message) {
-	kind := c.byte()
+	kind := c.Byte()
 	m.Kind = kmutex.Kind(kind &^ tagged)
-	m.Epoch = c.uvarint()
+	m.Epoch = c.Uvarint()
 	switch m.Kind {
 	case kmutex.KindRequest:
-		m.Origin = kmutex.Node(c.uvarint())
+		m.Origin = kmutex.Node(c.Uvarint())
 		m.Seat = c.seat()
-		m.Hops = uint32(c.upTo(math.MaxUint32))
+		m.Hops = uint32(c.UpTo(math.MaxUint32))
 	case kmutex.KindBaton:
-		m.Number = c.uvarint()
-		m.Counter = uint32(c.upTo(maxTokens - 1))
-		switch c.byte() {
+		m.Number = c.Uvarint()
+		m.Counter = uint32(c.UpTo(maxTokens - 1))
+		switch c.Byte() {
 		case batonLate:
-			m.Serial = c.uvarint()
+			m.Serial = c.Uvarint()
 			m.Free = c.free()
-			m.Excess = uint32(c.upTo(maxTokens))
+			m.Excess = uint32(c.UpTo(maxTokens))
 			c.demand(m)
 		case batonEarly:
 			m.Tails = c.tails()
 		default:
-			c.fail(errRange)
+			c.Fail(wire.ErrRange)
 		}
 	case kmutex.KindChild:
 		m.Seat = c.seat()
 		m.Child = c.seat()
 	case kmutex.KindToken:
-		m.Token = kmutex.Token(c.upTo(maxTokens - 1))
+		m.Token = kmutex.Token(c.UpTo(maxTokens - 1))
 		m.Seat = c.seat()
-		m.Serial = c.uvarint()
+		m.Serial = c.Uvarint()
 	case kmutex.KindLocate, kmutex.KindRecall:
-		m.Number = c.uvarint()
-		m.Holder = kmutex.Node(c.uvarint())
+		m.Number = c.Uvarint()
+		m.Holder = kmutex.Node(c.Uvarint())
 		c.demand(m)
 	case kmutex.KindTokens:
-		m.Number = c.uvarint()
-		m.Serial = c.uvarint()
+		m.Number = c.Uvarint()
+		m.Serial = c.Uvarint()
 		m.Free = c.free()
-		m.Hops = uint32(c.upTo(math.MaxUint32))
+		m.Hops = uint32(c.UpTo(math.MaxUint32))
 		c.demand(m)
 	default:
-		c.fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
+		c.Fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
 	}
 	if kind&tagged != 0 {
 		m.Tag = c.tag()
@@ -340,26 +341,26 @@ func (c *cursor) fields(m *kmutex.Message) {
 }
 
 func (c *cursor) tag() []byte {
-	n := c.count(MaxTag) // none is for checkMessage to refuse
-	tag := append([]byte{}, c.rest[:n]...)
-	c.rest = c.rest[n:]
+	n := c.Count(MaxTag) // none is for checkMessage to refuse
+	tag := append([]byte{}, c.Rest[:n]...)
+	c.Rest = c.Rest[n:]
 	return tag
 }
 
 func (c *cursor) seat() kmutex.Seat {
-	node := kmutex.Node(c.uvarint())
+	node := kmutex.Node(c.Uvarint())
 	if node == 0 {
 		return kmutex.Seat{}
 	}
-	return kmutex.Seat{Node: node, Serial: c.positive()}
+	return kmutex.Seat{Node: node, Serial: c.Positive()}
 }
 
 // tails reads a list of seats. The count is checked against what is there
 // before memory is taken for it: a seat has one byte at least.
 func (c *cursor) tails() []kmutex.Seat {
-	n := c.count(maxTokens)
+	n := c.Count(maxTokens)
 	if n == 0 {
-		c.fail(errRange)
+		c.Fail(wire.ErrRange)
 		return nil
 	}
 	tails := make([]kmutex.Seat, n)
@@ -371,16 +372,16 @@ func (c *cursor) tails() []kmutex.Seat {
 
 // free reads a set of tokens, nil if empty. Its last word must hold a token.
 func (c *cursor) free() kmutex.TokenSet {
-	n := c.count(maxTokens / 64)
+	n := c.Count(maxTokens / 64)
 	if n == 0 {
 		return nil
 	}
 	set := make(kmutex.TokenSet, n)
 	for i := range set {
-		set[i] = c.uvarint()
+		set[i] = c.Uvarint()
 	}
 	if set[n-1] == 0 {
-		c.fail(errNotMinimal)
+		c.Fail(wire.ErrNotMinimal)
 	}
 	return set
 }

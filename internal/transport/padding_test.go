@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -30,8 +29,8 @@ func testLongPacketsLost(t *testing.T, way int, idle bool) {
 	c1.Handler, c2.Handler = at1, at2
 	t1, t2 := listen(t, c1), listen(t, c2)
 	path := newCutter(t, t2.Addr().String(), 0)
-	t1.SetPeers(1, []Peer{{Node: 2, Addr: path.addr(), Name: "gw"}})
-	t2.SetPeers(2, []Peer{{Node: 1, Name: "gw"}})
+	setPeers(t1, 1, []Peer{{Node: 2, Addr: path.addr()}})
+	setPeers(t2, 2, []Peer{{Node: 1}})
 	waitUp(t, t1, t2)
 
 	path.holes[way].Store(true)
@@ -59,34 +58,4 @@ func testLongPacketsLost(t *testing.T, way int, idle bool) {
 	wait(t, "all at 2", at2.done)
 	at1.check(t, "at 1")
 	at2.check(t, "at 2")
-}
-
-// A payload that was abandoned counts at the peer until it hears of that: a padding before it
-// does would be more than the peer takes, and end the connection.
-func TestPaddingBesideAbandoned(t *testing.T) {
-	for _, size := range []int{maxPayload / maxPayloads, maxPayload / 2} { // as many, and as large, as may be
-		var out outPayloads
-		for i := range maxPayload / size {
-			p := &outPayload{topic: fmt.Sprint(i), size: size, rest: make([]byte, 2*chunkSize), done: make(chan error, 1)}
-			if err := out.add(p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		last := out.waiting[len(out.waiting)-1]
-		sent := out.take(nil)
-		out.abandon(last)
-		sent = out.take(out.padding(sent))
-		peer := &session{link: new(link), in: newInPayloads()}
-		for len(sent) > 0 {
-			end := lengthSize + int(binary.BigEndian.Uint32(sent))
-			var f frame
-			if err := decodeFrame(sent[lengthSize:end], names{}, &f); err != nil {
-				t.Fatal(err)
-			}
-			if err := peer.takePayload(&f); err != nil {
-				t.Fatalf("payloads of %d bytes: %v", size, err)
-			}
-			sent = sent[end:]
-		}
-	}
 }

@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -73,7 +71,7 @@ func TestPayloadsBothWays(t *testing.T) {
 			join(ts[:]...)
 			waitUp(t, ts[:]...)
 			var wg sync.WaitGroup
-			sizes := []int{1, chunkSize, chunkSize + 1, 5 << 20, 30 << 20}
+			sizes := []int{1, (32 << 10), (32 << 10) + 1, 5 << 20, 30 << 20}
 			for i := range ts {
 				to := kmutex.Node(2 - i)
 				wg.Go(func() { sendAll(t, ts[i], to, 5000) })
@@ -101,71 +99,6 @@ func TestPayloadsBothWays(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// rawReader plays node 2 at the other end of a link, which begins with a padding.
-type rawReader struct {
-	t    *testing.T
-	conn net.Conn
-}
-
-// next returns the next frame that is no ping and of no padding.
-func (r rawReader) next() frame {
-	r.t.Helper()
-	for {
-		var head [lengthSize]byte
-		_ = r.conn.SetReadDeadline(time.Now().Add(patience))
-		if _, err := io.ReadFull(r.conn, head[:]); err != nil {
-			r.t.Fatal(err)
-		}
-		body := make([]byte, binary.BigEndian.Uint32(head[:]))
-		if _, err := io.ReadFull(r.conn, body); err != nil {
-			r.t.Fatal(err)
-		}
-		var f frame
-		if err := decodeFrame(body, names{}, &f); err != nil {
-			r.t.Fatal(err)
-		}
-		padding := f.kind == frameOffer && f.topic == "padding" || (f.kind == frameChunk || f.kind == frameAbandon) && f.number == 1
-		if f.kind != framePing && !padding {
-			return f
-		}
-	}
-}
-
-// A message that is sent behind a long payload comes after at most one window
-// of it, whatever the receiver does.
-func TestMessagesOvertakePayloads(t *testing.T) {
-	victim := listen(t, Config{})
-	victim.SetPeers(3, []Peer{{Node: 2}})
-	r := rawReader{t, rawLink(t, victim)}
-	result := make(chan error, 1)
-	go func() { result <- victim.SendPayload(within(t), 2, "long", make([]byte, 8<<20)) }()
-	if f := r.next(); f.kind != frameOffer || f.number != 2 || f.size != 8<<20 || f.topic != "long" {
-		t.Fatalf("frame %+v, want the offer", f)
-	}
-	for n := 0; n < payloadWindow; {
-		f := r.next()
-		if f.kind != frameChunk || f.number != 2 {
-			t.Fatalf("frame of type %d after %d bytes, want a chunk", f.kind, n)
-		}
-		n += len(f.data)
-	}
-	// The window is used up and not confirmed: the next frame is the message.
-	if err := victim.Send(2, "p", numbered(1)); err != nil {
-		t.Fatal(err)
-	}
-	if f := r.next(); f.kind != frameMessage {
-		t.Fatalf("frame of type %d, want the message", f.kind)
-	}
-	_, _ = r.conn.Write(appendControl(nil, frameRead, paddingSize+1))
-	if f := r.next(); f.kind != frameChunk {
-		t.Fatalf("frame of type %d, want a chunk", f.kind)
-	}
-	_ = r.conn.Close()
-	if err := <-result; !errors.Is(err, ErrLinkDown) {
-		t.Errorf("error %v, want ErrLinkDown", err)
 	}
 }
 
@@ -238,8 +171,8 @@ func TestPayloadRefusals(t *testing.T) {
 	if err := t1.SendPayload(within(t), 2, "t", []byte("x")); !errors.Is(err, ErrUnknownPeer) {
 		t.Errorf("before SetPeers: %v", err)
 	}
-	t1.SetPeers(1, []Peer{{Node: 2, Addr: t2.Addr().String()}, {Node: 3, Addr: "127.0.0.1:1"}})
-	t2.SetPeers(2, []Peer{{Node: 1}})
+	setPeers(t1, 1, []Peer{{Node: 2, Addr: t2.Addr().String()}, {Node: 3, Addr: "127.0.0.1:1"}})
+	setPeers(t2, 2, []Peer{{Node: 1}})
 	if err := t1.SendPayload(within(t), 3, "t", []byte("x")); !errors.Is(err, ErrLinkDown) {
 		t.Errorf("without a link: %v", err)
 	}
@@ -306,13 +239,12 @@ func TestPayloadAbandoned(t *testing.T) {
 	if s := t1.Links()[0]; s.Reconnects != 0 || seen.total() != 0 {
 		t.Errorf("link = %+v, refused: %v", s, seen.refused)
 	}
-	// One that waits behind another is not offered at all.
 	l := t1.peers.Load().links[2]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if o := &l.session.out; len(o.waiting)+len(o.offered) != 0 || o.bytes != 0 {
-		t.Errorf("left over: %+v", o)
-	}
+	eventually(t, "nothing is left over", func() bool {
+		l.p.mu.Lock()
+		defer l.p.mu.Unlock()
+		return len(l.p.session.payloads) == 0 && !l.p.session.wire.Owed()
+	})
 }
 
 // Connections are cut at random bytes. A payload arrives whole or not at all,
@@ -324,8 +256,8 @@ func TestPayloadsAcrossCuts(t *testing.T) {
 	c2.Receive = in.receive
 	t1, t2 := listen(t, quick), listen(t, c2)
 	cut := newCutter(t, t2.Addr().String(), 400_000)
-	t1.SetPeers(1, []Peer{{Node: 2, Addr: cut.addr()}})
-	t2.SetPeers(2, []Peer{{Node: 1}})
+	setPeers(t1, 1, []Peer{{Node: 2, Addr: cut.addr()}})
+	setPeers(t2, 2, []Peer{{Node: 1}})
 	const n = 50
 	again := 0
 	for i := range n {
@@ -362,72 +294,30 @@ func TestPayloadsAcrossCuts(t *testing.T) {
 	t.Logf("%d cuts, %d sent again, %d received", cut.cuts.Load(), again, len(got))
 }
 
-// TestHostilePayloads: a peer that keeps to no bound loses its connection, and
-// nothing else.
-func TestHostilePayloads(t *testing.T) {
-	offer := func(number uint64, size int) []byte { return appendOffer(nil, number, size, "t") }
-	many := func(n, size int) (b []byte) {
-		for i := range n {
-			b = append(b, offer(uint64(i+1), size)...)
-		}
-		return b
+// A payload whose link is dropped ends at once; the connection goes on, though its answer comes
+// later, when nobody waits for it.
+func TestPayloadOfADroppedLink(t *testing.T) {
+	began, goOn := make(chan struct{}), make(chan struct{})
+	t1 := listen(t, Config{})
+	t2 := listen(t, Config{Receive: func(kmutex.Node, string, []byte) error {
+		close(began)
+		<-goOn
+		return nil
+	}, Answer: func(context.Context, Caller, string, []byte) ([]byte, error) { return nil, nil }})
+	join(t1, t2)
+	waitUp(t, t1, t2)
+	defer t1.Keep(to(t2))() // the connection outlives the link
+	result := make(chan error, 1)
+	go func() { result <- t1.SendPayload(within(t), 2, "t", []byte("x")) }()
+	wait(t, "the payload", began)
+	setPeers(t1, 1, nil)
+	if err := <-result; !errors.Is(err, ErrLinkDown) {
+		t.Errorf("got %v", err)
 	}
-	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
-	var in inbox
-	healthy(t, Config{Receive: in.receive}, func(victim *Transport, seen *counter) {
-		for name, say := range map[string][]byte{
-			"offers out of order":        offer(2, 1),
-			"offer twice":                join(offer(1, 10), offer(1, 10)),
-			"too many":                   many(maxPayloads+1, 10),
-			"too large together":         many(2, maxPayload/2+1),
-			"chunk of nothing offered":   appendChunk(nil, 1, []byte("x")),
-			"chunk beyond the end":       join(offer(1, 3), appendChunk(nil, 1, []byte("long"))),
-			"abandoned what is not":      appendControl(nil, frameAbandon, 1),
-			"abandoned twice":            join(offer(1, 3), appendControl(nil, frameAbandon, 1), appendControl(nil, frameAbandon, 1)),
-			"abandoned, and chunks":      join(offer(1, 3), appendControl(nil, frameAbandon, 1), appendChunk(nil, 1, []byte("x"))),
-			"read what was not written":  appendControl(nil, frameRead, paddingSize+1),
-			"taken what was not offered": appendTaken(nil, 1, true),
-		} {
-			before := seen.count(CauseProtocol)
-			conn := rawLink(t, victim)
-			_, _ = conn.Write(say) // may be closed already
-			closed(t, conn)
-			eventually(t, name+" is counted", func() bool { return seen.count(CauseProtocol) == before+1 })
+	close(goOn)
+	for range 3 {
+		if _, err := t1.Call(within(t), to(t2), Question{Name: "c"}); err != nil {
+			t.Error(err)
 		}
-		// As much as may be is in order, also when all of it is given up and
-		// offered again.
-		conn := rawLink(t, victim)
-		say := many(maxPayloads, maxPayload/maxPayloads)
-		for i := range maxPayloads {
-			say = appendControl(say, frameAbandon, uint64(i+1))
-		}
-		say = append(say, offer(maxPayloads+1, maxPayload)...)
-		say = append(appendControl(say, frameAbandon, maxPayloads+1), offer(maxPayloads+2, 4)...)
-		say = appendControl(appendChunk(say, maxPayloads+2, []byte("good")), framePing, 5)
-		_, _ = conn.Write(say)
-		want := appendTaken(nil, maxPayloads+2, true)
-		if got := readUntil(t, conn, want); !bytes.Contains(got, want) {
-			t.Errorf("told %x, want %x", got, want)
-		}
-		_ = conn.Close()
-	})
-	if got := in.all(); len(got) != 1 || string(got[0].payload) != "good" || got[0].from != 2 {
-		t.Errorf("received %+v, want one payload", got)
-	}
-}
-
-// A payload that announces much and sends little takes little
-// memory.
-func TestAnnouncedPayloadTakesNoMemory(t *testing.T) {
-	p := inPayload{size: maxPayload}
-	p.add(make([]byte, 100))
-	if cap(p.data) > 2*chunkSize {
-		t.Errorf("%d bytes taken for the first 100", cap(p.data))
-	}
-	for len(p.data)+chunkSize <= 3<<20 {
-		p.add(make([]byte, chunkSize))
-	}
-	if cap(p.data) > 8<<20 {
-		t.Errorf("%d bytes taken for %d", cap(p.data), len(p.data))
 	}
 }

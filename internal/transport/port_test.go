@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -34,10 +37,11 @@ func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
 		}
 		return nil
 	})
+	c.Name = "gw-3"
 	friend, victim := listen(t, Config{TLS: c.TLS}), listen(t, c)
-	friend.SetPeers(1, []Peer{{Node: 3, Addr: victim.Addr().String(), Name: "gw"}})
+	setPeers(friend, 1, []Peer{{Node: 3, Addr: victim.Addr().String()}})
 	// 2 is played by the test; 4 is never there.
-	victim.SetPeers(3, []Peer{{Node: 1, Name: "gw"}, {Node: 2, Name: "gw"}, {Node: 4, Addr: "127.0.0.1:1"}})
+	setPeers(victim, 3, []Peer{{Node: 1}, {Node: 2}, {Node: 4, Addr: "127.0.0.1:1"}})
 	waitUp(t, friend)
 
 	stop, sent := make(chan struct{}), uint64(0)
@@ -88,7 +92,6 @@ func closed(t *testing.T, conn net.Conn) []byte {
 // TestGarbage: what is no peer is refused, counted, and told no more than it
 // should know.
 func TestGarbage(t *testing.T) {
-	link := func(h hello) []byte { return h.append(appendPreamble(nil, streamLink)) }
 	healthy(t, Config{}, func(victim *Transport, seen *counter) {
 		victim.Stream(StreamRaft)
 		for _, tc := range []struct {
@@ -100,15 +103,13 @@ func TestGarbage(t *testing.T) {
 			{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), CauseMagic, nil},
 			{"zeros", make([]byte, 1000), CauseMagic, nil},
 			{"tls", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), CauseTLS, nil},
-			{"foreign version", []byte("kgat\x03\x01\x00\x00"), CauseVersion, answerOf(statusVersion)},
-			{"unknown kind", []byte("kgat\x04\x09\x00\x00"), CauseKind, answerOf(statusKind)},
-			{"unused byte", []byte("kgat\x04\x01\x00\x01"), CauseKind, answerOf(statusKind)},
+			{"foreign version", []byte("kgat\x04\x01\x00\x00"), CauseVersion, answerOf(statusVersion)},
+			{"unknown kind", []byte("kgat\x05\x09\x00\x00"), CauseKind, answerOf(statusKind)},
+			{"unused byte", []byte("kgat\x05\x01\x00\x01"), CauseKind, answerOf(statusKind)},
 			{"stream that nobody wants", appendPreamble(nil, StreamControl), CauseKind, answerOf(statusKind)},
-			{"hello from nobody", link(hello{to: 3}), CauseProtocol, answerOf(statusHello)},
-			{"hello from a stranger", link(hello{from: 77, to: 3}), CauseNode, answerOf(statusNode)},
-			{"hello to another", link(hello{from: 1, to: 2}), CauseNode, answerOf(statusNode)},
-			{"hello from ourselves", link(hello{from: 3, to: 3}), CauseProtocol, answerOf(statusHello)},
-			{"hello with a false number", link(hello{from: 2, to: 3, received: 9}), CauseSequence, answerOf(statusSequence)},
+			{"hello from nobody", opening(wire.Hello{Boot: "b"}), CauseProtocol, answerOf(statusHello)},
+			{"hello to another", opening(wire.Hello{Name: "gw-1", Boot: "b", To: "gw-2"}), CauseNode, answerOf(statusName)},
+			{"hello from ourselves", opening(wire.Hello{Name: "gw-3", Boot: "b"}), CauseNode, answerOf(statusName)},
 		} {
 			before := seen.count(tc.cause)
 			conn := plain(t, victim)
@@ -127,20 +128,66 @@ func TestGarbage(t *testing.T) {
 	})
 }
 
+// opening is how a connection between processes begins.
+func opening(h wire.Hello) []byte { return h.Append(appendPreamble(nil, streamLink)) }
+
+// rawNumber counts the connections that rawLink opens.
+var rawNumber atomic.Uint64
+
+// rawHello is that of gw-2, played by hand.
+func rawHello() []byte {
+	return opening(wire.Hello{Name: "gw-2", Boot: "raw", Number: rawNumber.Add(1)})
+}
+
+// rawFrame returns a frame of a type that consists of numbers.
+func rawFrame(kind byte, numbers ...uint64) []byte {
+	b := []byte{0, 0, kind}
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, n)
+	}
+	binary.BigEndian.PutUint16(b, uint16(len(b)-2))
+	return b
+}
+
+// The types of frames that are played by hand.
+const (
+	rawMessage = 1
+	rawPing    = 9
+	rawPong    = 10
+	rawAck     = 12
+	rawOpen    = 11
+)
+
+// rawText returns the frame of a message.
+func rawText(t *testing.T, n int) []byte {
+	m := numbered(n)
+	b, err := appendMessage([]byte{0, 0, rawMessage}, "downloads", &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.BigEndian.PutUint16(b, uint16(len(b)-2))
+	return b
+}
+
 // rawLink opens a link as node 2, by hand.
-func rawLink(t *testing.T, victim *Transport) net.Conn {
+func rawLink(t *testing.T, victim *Transport) net.Conn { return rawLinkAfter(t, victim, 0) }
+
+// rawLinkAfter does so after so many messages.
+func rawLinkAfter(t *testing.T, victim *Transport, sent uint64) net.Conn {
 	t.Helper()
 	conn := plain(t, victim)
-	if _, err := conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
+	if _, err := conn.Write(rawHello()); err != nil {
 		t.Fatal(err)
 	}
-	var b [preambleSize + helloSize]byte
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
-	if _, err := io.ReadFull(conn, b[:]); err != nil {
+	if err := readAnswer(conn); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := decodeHello(b[preambleSize:]); err != nil || h != (hello{from: 3, to: 2}) {
+	if h, err := readHello(conn); err != nil || h.Name != "gw-3" || h.To != "gw-2" {
 		t.Fatalf("hello %+v, %v", h, err)
+	}
+	if _, err := conn.Write(rawFrame(rawOpen, 2, 3, 0, sent)); err != nil {
+		t.Fatal(err)
 	}
 	return conn
 }
@@ -148,10 +195,6 @@ func rawLink(t *testing.T, victim *Transport) net.Conn {
 // TestBadFrames: a peer that sends nonsense loses its connection, and nothing
 // else.
 func TestBadFrames(t *testing.T) {
-	good, err := appendMessage(nil, 2, "p", &kmutex.Message{Kind: kmutex.KindToken, Epoch: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	healthy(t, Config{}, func(victim *Transport, seen *counter) {
 		for _, tc := range []struct {
 			name  string
@@ -159,16 +202,12 @@ func TestBadFrames(t *testing.T) {
 			cause Cause
 		}{
 			{"oversized", []byte("\xff\xff\xff\xff"), CauseOversized},
-			{"just oversized", []byte{0, 0x20, 0, 1}, CauseOversized},
-			{"empty frame", []byte{0, 0, 0, 0}, CauseFrame},
-			{"foreign version", []byte{0, 0, 0, 2, 0x33, 1}, CauseVersion},
-			{"unknown type", []byte{0, 0, 0, 2, 0x4f, 1}, CauseFrame},
-			{"garbage", []byte("\x00\x00\x00\x08\x41garbage"), CauseFrame},
-			{"trailing byte", append([]byte{0, 0, 0, good[3] + 1}, append(good[4:len(good):len(good)], 0)...), CauseFrame},
-			{"large and bad", append([]byte{0, 0x1f, 0, 0, 0x41}, make([]byte, 0x1f0000)...), CauseFrame},
-			{"message 2 before 1", good, CauseProtocol},
-			{"acknowledged what was not sent", appendControl(nil, frameAck, 1), CauseProtocol},
-			{"answered a ping that was not asked", appendControl(nil, framePong, 99), CauseProtocol},
+			{"just oversized", []byte{0x80, 0x01, 1}, CauseOversized},
+			{"empty frame", []byte{0, 0}, CauseFrame},
+			{"unknown type", []byte{0, 2, 0x1f, 1}, CauseFrame},
+			{"acknowledged what was not sent", rawFrame(rawAck, 1), CauseProtocol},
+			{"answered a ping that was not asked", rawFrame(rawPong, 99), CauseProtocol},
+			{"garbage", []byte("\x00\x08\x01garbage"), CauseFrame},
 		} {
 			before := seen.count(tc.cause)
 			conn := rawLink(t, victim)
@@ -176,15 +215,15 @@ func TestBadFrames(t *testing.T) {
 			closed(t, conn)
 			eventually(t, tc.name+" is counted", func() bool { return seen.count(tc.cause) == before+1 })
 		}
-		// An unfinished frame, large by its own account, then nothing.
+		// An unfinished frame, then nothing.
 		conn := rawLink(t, victim)
-		_, _ = conn.Write([]byte{0, 0x1f, 0xff, 0xff, 0x41, 1, 1})
+		_, _ = conn.Write([]byte{0x70, 0, 1, 1})
 		_ = conn.Close()
-		// The number is taken over by a newer connection.
+		// A newer connection takes the place of one that there is.
 		one, two := rawLink(t, victim), rawLink(t, victim)
 		closed(t, one)
-		_, _ = two.Write(appendControl(nil, framePing, 5))
-		want := appendControl(nil, framePong, 5)
+		_, _ = two.Write(rawFrame(rawPing, 5))
+		want := rawFrame(rawPong, 5)
 		if got := readUntil(t, two, want); !bytes.Contains(got, want) {
 			t.Errorf("the newer connection was told %x, want %x", got, want)
 		}
@@ -207,65 +246,41 @@ func readUntil(t *testing.T, conn net.Conn, want []byte) []byte {
 	return got
 }
 
-// Messages that were received before are dropped, as after a reconnect by a
-// peer that says more than it has to.
-func TestDuplicatesDropped(t *testing.T) {
-	h := newInOrder(3)
-	victim := listen(t, Config{Handler: h})
-	victim.SetPeers(3, []Peer{{Node: 2}})
-	conn := rawLink(t, victim)
-	for _, n := range []int{1, 1, 2, 1, 2, 3} {
-		m := numbered(n)
-		b, err := appendMessage(nil, uint64(n), "downloads", &m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wait(t, "three messages", h.done)
-	_, _ = conn.Write(appendControl(nil, framePing, 1))
-	readUntil(t, conn, appendControl(nil, framePong, 1))
-	h.check(t, "at 3")
-}
-
-// A new connection waits until the one before it is over, with what is being
-// delivered: otherwise it would ask for a message again that is already on its
-// way to the handler.
+// What comes over a new connection waits until what came over the one before it is delivered.
 func TestNewConnectionWaits(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
-	victim := listen(t, Config{Handler: deliverFunc(func(_ kmutex.Node, _ string, m kmutex.Message) error {
-		close(began) // panics the second time
-		<-goOn
+	var last uint64
+	victim := listen(t, Config{Name: "gw-3", Handler: deliverFunc(func(_ kmutex.Node, _ string, m kmutex.Message) error {
+		if last++; m.Number != last {
+			t.Errorf("message %d, want %d", m.Number, last)
+		}
+		if last == 1 {
+			close(began)
+			<-goOn
+		}
 		return nil
 	})})
-	victim.SetPeers(3, []Peer{{Node: 2}})
-	m := numbered(1)
-	b, err := appendMessage(nil, 1, "p", &m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	setPeers(victim, 3, []Peer{{Node: 2}})
 	one := rawLink(t, victim)
-	if _, err := one.Write(b); err != nil {
+	if _, err := one.Write(rawText(t, 1)); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the first message", began)
-	two := plain(t, victim)
-	if _, err := two.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
+	two := rawLinkAfter(t, victim, 1)
+	closed(t, one)
+	if _, err := two.Write(append(rawText(t, 2), rawFrame(rawPing, 7)...)); err != nil {
 		t.Fatal(err)
 	}
-	closed(t, one)
 	close(goOn)
-	readUntil(t, two, hello{from: 3, to: 2, received: 1}.append(answerOf(statusOK)))
+	readUntil(t, two, append(rawFrame(rawAck, 2), rawFrame(rawPong, 7)...))
 }
 
 // TestSilentPeer: a connection on which nothing comes back is given up.
 func TestSilentPeer(t *testing.T) {
-	victim := listen(t, Config{PingInterval: 40 * time.Millisecond})
-	victim.SetPeers(3, []Peer{{Node: 2}})
+	victim := listen(t, Config{Name: "gw-3", PingInterval: 40 * time.Millisecond})
+	setPeers(victim, 3, []Peer{{Node: 2}})
 	closed(t, rawLink(t, victim))
-	eventually(t, "the reason is shown", func() bool { return strings.Contains(victim.Links()[0].Err, errSilent.Error()) })
+	eventually(t, "the reason is shown", func() bool { return strings.Contains(victim.Links()[0].Err, wire.ErrSilent.Error()) })
 }
 
 // TestSlowPreamble: those who take too long are closed.
@@ -347,7 +362,7 @@ func TestTLS(t *testing.T) {
 			eventually(t, name+" is counted", func() bool { return seen.count(tc.cause) == before+1 })
 		}
 		conn := plain(t, victim)
-		_, _ = conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink)))
+		_, _ = conn.Write(rawHello())
 		closed(t, conn)
 		eventually(t, "plaintext is counted", func() bool { return seen.count(CausePlaintext) == 1 })
 	})

@@ -1,209 +1,248 @@
 package transport
 
 import (
-	"bufio"
-	"bytes"
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
-	"time"
-)
 
-const (
-	// readBuffer holds what one system call reads. A frame that is longer is
-	// put together elsewhere.
-	readBuffer = 64 << 10
-	// maxBatch bounds one write, unless a single frame is longer.
-	maxBatch = 64 << 10
-	// An acknowledgement goes out with the next write, but no later than after
-	// this many messages or bytes.
-	ackMessages = 256
-	ackBytes    = 256 << 10
+	"github.com/kgate/kgate/internal/transport/wire"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // run reads and writes until the connection is over, for whatever reason.
 func (s *session) run() {
-	l := s.link
-	s.acked.Store(l.received.Load()) // said in the hello
 	var out io.Writer = s.conn
-	var wg sync.WaitGroup
-	if slow := l.t.config.slow; slow != nil {
+	if slow := s.p.t.config.slow; slow != nil {
 		out = slow(s)
 	} else {
 		s.socket = s.raw.unblock()
 	}
-	l.begin(s)
+	var wg sync.WaitGroup
 	wg.Go(func() { s.fail(s.write(out)) })
-	wg.Go(s.receive)
 	s.fail(s.read())
+	s.p.end(s, s.err)
 	wg.Wait()
-	l.end(s, s.err)
 }
 
-// read takes frames until one is bad or the connection is over.
+const (
+	// A session's buffer for what it reads begins with firstBuffer bytes, and grows while one
+	// read fills it.
+	firstBuffer = 4 << 10
+	readBuffer  = 64 << 10
+)
+
+// read takes in what arrives until something is bad or the connection is over.
 func (s *session) read() error {
-	in := bufio.NewReaderSize(listening{s}, readBuffer)
-	pools := make(names)
-	var f frame
-	for unacked := 0; ; {
-		head, err := in.Peek(lengthSize)
-		if err != nil {
-			return err
-		}
-		size, err := frameLength(head)
-		if err != nil {
-			return s.refused(err)
-		}
-		err = readFrame(in, lengthSize+size, func(b []byte) error {
-			return decodeFrame(b[lengthSize:], pools, &f)
-		})
-		if errors.Is(err, errFrame) {
-			return s.refused(err)
+	buf := make([]byte, firstBuffer)
+	for have := 0; ; {
+		n, err := s.conn.Read(buf[have:])
+		if have += n; n > 0 {
+			used, err := s.receive(buf[:have])
+			if err != nil {
+				return err
+			}
+			full := have == len(buf)
+			copy(buf, buf[used:have])
+			have -= used
+			if full && len(buf) < readBuffer {
+				buf = append(make([]byte, 0, readBuffer), buf[:have]...)[:readBuffer]
+			}
 		}
 		if err != nil {
 			return err
 		}
-		if s.failed() {
-			return s.err // what else is buffered will be sent again
-		}
-		if err := s.take(&f); err != nil {
-			return s.refused(err)
-		}
-		unacked += size
-		if unacked >= ackBytes || s.link.received.Load()-s.acked.Load() >= ackMessages {
-			unacked = 0
-			s.due(&s.ackDue)
-		}
 	}
 }
 
-// readFrame calls f with the next size bytes. They are f's until it returns.
-func readFrame(in *bufio.Reader, size int, f func([]byte) error) error {
-	if size <= in.Size() {
-		b, err := in.Peek(size)
-		if err != nil {
-			return err
+// receive takes in bytes and hands on what they bring. It returns how many it has used.
+func (s *session) receive(b []byte) (used int, err error) {
+	p := s.p
+	p.deliver.Lock()
+	defer p.deliver.Unlock()
+	p.mu.Lock()
+	if p.session != s || !p.open(s, s.boot) {
+		p.mu.Unlock()
+		return 0, errReplaced
+	}
+	used, events, err := s.wire.Receive(p.t.now(), b)
+	l, messages := p.link, false
+	for i := range events {
+		switch events[i].Kind {
+		case wire.Linked, wire.Proved:
+			p.review(s, nil)
+			l.release()
+		case wire.Acked:
+			l.release()
+		case wire.Message:
+			messages = true
+		default: // for others
 		}
-		err = f(b)
-		_, _ = in.Discard(size) // was peeked
-		return err
 	}
-	// Grows with what arrives: a length alone takes no memory.
-	var b bytes.Buffer
-	if _, err := io.CopyN(&b, in, int64(size)); err != nil {
-		return err
+	if l != nil && l.up {
+		l.rtt.Store(int64(s.wire.RTT()))
 	}
-	return f(b.Bytes())
+	if s.wire.Due() {
+		s.wakeWriter()
+	}
+	p.mu.Unlock()
+	for i := range events {
+		if bad := s.handle(l, &events[i]); err == nil {
+			err = bad
+		}
+	}
+	if messages {
+		p.mu.Lock()
+		s.wire.Delivered()
+		if s.wire.Due() {
+			s.wakeWriter()
+		}
+		p.mu.Unlock()
+	}
+	if err != nil {
+		s.refused(err)
+	}
+	return used, err
 }
 
-// due sets a flag for the writer.
-func (s *session) due(flag *bool) {
-	l := s.link
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	*flag = true
-	l.wakeWriter()
-}
-
-var errProtocol = errors.New("unexpected frame")
-
-// take handles one frame.
-func (s *session) take(f *frame) error {
-	l := s.link
-	switch f.kind {
-	case frameMessage:
-		return s.deliver(f)
-	case frameAck:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.closed {
-			return nil // the outbox is gone
+// handle hands on one event.
+func (s *session) handle(l *link, e *wire.Event) error {
+	switch e.Kind {
+	case wire.Message:
+		return s.deliver(l, e.Data)
+	case wire.Answered:
+		ended(e.Call, answer{status: e.Status, data: e.Data})
+	case wire.Asked:
+		s.asked(l, e.Question)
+	case wire.Canceled:
+		if cancel, ok := e.Question.User.(context.CancelFunc); ok {
+			cancel()
 		}
-		if err := l.out.ack(f.number); err != nil {
-			return fmt.Errorf("%w: %w", errProtocol, err)
+	case wire.Datagram:
+		if take := s.p.t.config.Datagram; take != nil {
+			take(e.Channel, s.from, e.Data)
 		}
-		l.release()
-	case framePing:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		s.pong = f.number
-		l.wakeWriter()
-	case framePong:
-		return s.ponged(f.number)
-	default:
-		return s.takePayload(f)
+	case wire.Opened:
+		s.opened(e.Stream)
+	case wire.Data, wire.Finished, wire.Writable, wire.Closed:
+		if stream, ok := e.Stream.User.(*streamConn); ok {
+			stream.event(e)
+		}
+	default: // taken in before
 	}
 	return nil
 }
 
-// ponged takes the answer to a ping.
-func (s *session) ponged(id uint64) error {
-	l := s.link
-	l.mu.Lock()
-	if s.pinged.IsZero() || id != s.pingID {
-		l.mu.Unlock()
-		return fmt.Errorf("%w: answer to ping %d, which was not asked", errProtocol, id)
-	}
-	l.sampleRTT(time.Since(s.pinged))
-	s.pinged = time.Time{}
-	up := l.prove(s)
-	if len(l.waiters) > 0 {
-		s.pingDue = true // for another acknowledgement
-	}
-	if s.pingDue {
-		l.wakeWriter()
-	}
-	l.mu.Unlock()
-	if up {
-		l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.String("remote", s.raw.RemoteAddr().String()))...)
-	}
-	return nil
-}
-
-// deliver hands a message to the handler, unless it was before.
-func (s *session) deliver(f *frame) error {
-	l := s.link
-	last := l.received.Load()
-	switch {
-	case f.number <= last:
+// deliver hands on a message.
+func (s *session) deliver(l *link, data []byte) error {
+	if l.dropped.Load() {
 		return nil
-	case f.number > last+1:
-		return fmt.Errorf("%w: message %d after %d", errProtocol, f.number, last)
 	}
-	if err := l.t.config.Handler.Deliver(l.node, f.pool, f.message); err != nil {
-		attrs := append(l.attrs(), slog.String("pool", f.pool), slog.String("kind", f.message.Kind.String()))
-		l.t.refusals.add(CauseHandler, err, attrs...)
+	var m kmutex.Message
+	pool, err := decodeMessage(data, s.pools, &m)
+	if err != nil {
+		return err
 	}
-	l.received.Store(f.number)
+	t := s.p.t
+	if err := t.config.Handler.Deliver(l.node, pool, m); err != nil {
+		t.refusals.add(CauseHandler, err, slog.Uint64("peer_node", uint64(l.node)), slog.String("peer", s.p.name),
+			slog.String("pool", pool), slog.String("kind", m.Kind.String()))
+	}
 	return nil
 }
 
-// refused counts a bad frame; it is what ends the session.
-func (s *session) refused(err error) error {
-	cause := CauseFrame
+// refused counts what a connection ends for, if the other end is to blame.
+func (s *session) refused(err error) {
+	var cause Cause
 	switch {
-	case s.failed():
-		return err
-	case errors.Is(err, errOversized):
+	case errors.Is(err, wire.ErrOversized):
 		cause = CauseOversized
-	case errors.Is(err, errVersion):
-		cause = CauseVersion
-	case errors.Is(err, errProtocol):
+	case errors.Is(err, wire.ErrFrame):
+		cause = CauseFrame
+	case errors.Is(err, wire.ErrProtocol):
 		cause = CauseProtocol
+	default:
+		return
 	}
-	s.link.t.refusals.add(cause, err, s.link.attrs()...)
+	s.p.t.refusals.add(cause, err, slog.String("peer", s.p.name), slog.String("remote", s.raw.RemoteAddr().String()))
+}
+
+// asked answers a question of the other end.
+func (s *session) asked(l *link, q *wire.Question) {
+	ctx, cancel := context.WithCancel(s.p.t.ctx)
+	q.User = cancel
+	if name, ours := cut(q.Name, payloadName); ours {
+		s.p.payloads.add(func() {
+			defer cancel()
+			err := ctx.Err() // nobody waits for the answer any more
+			if err == nil {
+				err = s.takePayload(l, name, q)
+			}
+			s.answer(q, nil, err)
+		}, s.p.t.wg.Go)
+		return
+	}
+	name, ours := cut(q.Name, callName)
+	f := s.p.t.config.Answer
+	if !ours || f == nil {
+		cancel()
+		s.answer(q, nil, ErrUnknownCall)
+		return
+	}
+	s.p.t.wg.Go(func() {
+		defer cancel()
+		data, err := f(ctx, s.from, name, q.Body)
+		s.answer(q, data, err)
+	})
+}
+
+func cut(s, prefix string) (string, bool) {
+	if len(s) >= len(prefix) && s[:len(prefix)] == prefix {
+		return s[len(prefix):], true
+	}
+	return "", false
+}
+
+// answer sends the answer to a question.
+func (s *session) answer(q *wire.Question, data []byte, err error) {
+	status := wire.StatusOK
+	switch {
+	case errors.Is(err, ErrUnknownCall):
+		status, data = wire.StatusUnknown, nil
+	case err != nil:
+		status, data = wire.StatusFailed, []byte(err.Error())
+	}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if s.p.session == s {
+		s.wire.Answer(q, status, data)
+		s.flushSoon(q.Urgent)
+	}
+}
+
+// takePayload hands on a payload. L is the link when it was complete.
+func (s *session) takePayload(l *link, topic string, q *wire.Question) error {
+	t := s.p.t
+	if l == nil || l.dropped.Load() {
+		return errNotTaken
+	}
+	err := errNotTaken
+	if f := t.config.Receive; f != nil {
+		err = f(l.node, topic, q.Body)
+	}
+	if err != nil {
+		t.refusals.add(CauseHandler, err, slog.Uint64("peer_node", uint64(l.node)), slog.String("peer", s.p.name),
+			slog.String("topic", topic), slog.Int("bytes", len(q.Body)))
+	}
 	return err
 }
 
-// listening notes that something has arrived.
-type listening struct{ s *session }
-
-func (r listening) Read(b []byte) (int, error) {
-	n, err := r.s.conn.Read(b)
-	if n > 0 {
-		r.s.heard.Store(true)
+// opened takes in a stream that the other end has opened.
+func (s *session) opened(stream *wire.Stream) {
+	c := &streamConn{s: s, stream: stream, changed: make(chan struct{})}
+	stream.User = c
+	if f := s.p.t.config.Accept; f == nil || !f(s.from, stream.Name, c) {
+		_ = c.Close() // never fails
 	}
-	return n, err
 }

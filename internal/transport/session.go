@@ -1,18 +1,24 @@
 package transport
 
 import (
+	"fmt"
+	"io"
 	"net"
+	"runtime"
 	"sync"
-	"sync/atomic"
-	"time"
+
+	"github.com/kgate/kgate/internal/transport/wire"
 )
 
-// session is one connection of a link, from hello to end.
+// session is one connection to a process, from the hellos to its end. It has a goroutine that
+// reads and one that writes.
 type session struct {
-	link *link
-	raw  *securedConn // to break it
-	conn net.Conn     // to use it: raw, or TLS over it
-	done chan struct{}
+	p      *process
+	number uint64
+	from   Caller
+	boot   string       // of the other end; an accepted session knows it from the start
+	raw    *securedConn // to break it
+	conn   net.Conn     // to use it: raw, or TLS over it
 	// socket is what conn writes to, without waiting; nil: only the session's goroutine
 	// writes.
 	socket *socket
@@ -23,35 +29,28 @@ type session struct {
 	stop     chan struct{} // closed by fail
 	err      error         // why; read after stop
 
-	// heard: something has arrived since the last beat.
-	heard atomic.Bool
-	// acked is the number last acknowledged to the peer.
-	acked atomic.Uint64
+	pools names  // the reader's
+	batch []byte // what is being written; it belongs to whoever writes
 
-	in inPayloads
-
-	// batch is what is being written. It belongs to whoever writes.
-	batch []byte
-
-	// The rest is under link.mu.
-	idle         bool
-	out          outPayloads
-	beats        int
-	silent       int // beats since anything has arrived
-	unackedBeats int // beats since then on which an acknowledgement was due
-	ackDue       bool
-	pong         uint64 // id of the ping to answer, 0: none
-	pingDue      bool
-	paddingDue   bool
-	pingID       uint64
-	pinged       time.Time // when pingID was written; zero: answered
+	// The rest is under the process's lock.
+	wire     *wire.Conn
+	open     bool // both ends have it
+	idle     bool // the goroutine that writes has nothing to do
+	ticks    int
+	suspect  bool
+	payloads map[*wire.Call]bool
 }
 
-func newSession(l *link, raw *securedConn, conn net.Conn) *session {
-	return &session{
-		link: l, raw: raw, conn: conn, in: newInPayloads(),
-		done: make(chan struct{}), stop: make(chan struct{}), wake: make(chan struct{}, 1),
+// newSession is called under the process's lock.
+func newSession(p *process, number uint64, raw *securedConn, conn net.Conn, dialled bool) *session {
+	t := p.t
+	s := &session{
+		p: p, number: number, raw: raw, conn: conn, from: Caller{Name: p.name, conn: conn},
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), pools: make(names),
+		wire: wire.NewConn(t.now(), dialled, t.config.PingInterval), payloads: make(map[*wire.Call]bool),
 	}
+	s.wire.Stranger = p.wanted == 0
+	return s
 }
 
 // fail ends the session, for the reason of the first call. It does not wait.
@@ -63,11 +62,120 @@ func (s *session) fail(err error) {
 	})
 }
 
-func (s *session) failed() bool {
-	select {
-	case <-s.stop:
-		return true
+// What is to be sent is written by the session's goroutine, or by its sender.
+//
+// The session's goroutine takes everything that is queued. Before that it lets other goroutines
+// run, which may have more for the same write: under load this saves more system calls than
+// anything else. For a message that is alone it costs time, because another thread has to wake
+// up. So its sender writes what the kernel takes at once, and leaves the rest to the goroutine.
+
+// wakeWriter is called under the process's lock.
+func (s *session) wakeWriter() {
+	if s.idle {
+		s.idle = false
+		s.wake <- struct{}{} // there is room: it waits for this one
+	}
+}
+
+// flushSoon has what is queued written: now, or by the session's goroutine. It is called under
+// the process's lock, and lets it go while it writes. The session may be nil.
+func (s *session) flushSoon(now bool) {
+	switch {
+	case s == nil:
+	case now && s.idle && s.socket != nil:
+		s.writeNow()
 	default:
-		return false
+		s.wakeWriter()
+	}
+}
+
+// writeNow writes in place of the session's goroutine, which is idle, and does not wait.
+func (s *session) writeNow() {
+	if !s.wire.Due() {
+		return
+	}
+	s.idle = false
+	messages := s.fill()
+	s.p.mu.Unlock()
+	err := s.writeBatch(s.conn, messages)
+	if err != nil {
+		s.fail(err)
+	}
+	s.p.mu.Lock()
+	s.idle = true
+	if s.p.session == s && (s.wire.Due() || s.socket.keeps()) {
+		s.wakeWriter()
+	}
+}
+
+// write is the session's goroutine that writes.
+func (s *session) write(out io.Writer) error {
+	for {
+		if s.socket != nil {
+			if err := s.socket.flush(); err != nil {
+				return err
+			}
+		}
+		s.p.mu.Lock()
+		messages := s.fill()
+		idle := len(s.batch) == 0
+		s.idle = idle // from now on a sender may use the batch
+		s.p.mu.Unlock()
+		if !idle {
+			if err := s.writeBatch(out, messages); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-s.wake:
+			runtime.Gosched() // if nobody else wants to run, this costs nothing
+		case <-s.stop:
+			return s.err
+		}
+	}
+}
+
+// fill makes the next batch, and returns how many messages are in it. It is called under the
+// process's lock.
+func (s *session) fill() (messages int) {
+	s.batch = s.batch[:0]
+	if s.p.session == s && s.wire.Due() {
+		s.batch, messages = s.wire.Fill(s.p.t.now(), s.batch, wire.MaxBatch)
+	}
+	return messages
+}
+
+func (s *session) writeBatch(out io.Writer, messages int) error {
+	_, err := out.Write(s.batch)
+	s.p.t.config.Observer.Batch(messages)
+	if cap(s.batch) > 4*wire.MaxBatch {
+		s.batch = nil
+	}
+	return err
+}
+
+// dropPayloads gives up the payloads of a link that is dropped. It is called under the process's
+// lock.
+func (s *session) dropPayloads() {
+	for call := range s.payloads {
+		s.wire.Cancel(call)
+		ended(call, answer{err: fmt.Errorf("%w: %s", ErrLinkDown, s.p.name)})
+	}
+	clear(s.payloads)
+}
+
+// answer is what became of a call.
+type answer struct {
+	status wire.Status
+	data   []byte
+	err    error // the connection has ended
+}
+
+// ended tells the caller what became of a call, unless that has been told, or the caller has gone.
+func ended(call *wire.Call, a answer) {
+	select {
+	case call.User.(chan answer) <- a:
+	default:
 	}
 }

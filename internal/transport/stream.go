@@ -32,8 +32,7 @@ func newStream(t *Transport, kind StreamKind, backlog int) *Stream {
 	return &Stream{t: t, kind: kind, done: make(chan struct{}), ready: make(chan net.Conn, backlog)}
 }
 
-// Stream returns the streams of a kind, StreamRaft, StreamControl or
-// StreamPools; always the same for the same kind. Before the first call such
+// Stream returns the streams of a kind, StreamRaft or StreamControl; always the same for the same kind. Before the first call such
 // connections are refused. It panics for any other kind.
 func (t *Transport) Stream(kind StreamKind) *Stream {
 	if kind <= streamLink || kind >= streamEnd {

@@ -38,8 +38,7 @@ func TestStreams(t *testing.T) {
 			var wg sync.WaitGroup
 			echo(&wg, t2.Stream(StreamRaft), "raft")
 			echo(&wg, t2.Stream(StreamControl), "control")
-			echo(&wg, t2.Stream(StreamPools), "pools")
-			for _, kind := range []StreamKind{StreamRaft, StreamControl, StreamPools} {
+			for _, kind := range []StreamKind{StreamRaft, StreamControl} {
 				conn, err := t1.Stream(kind).Dial(within(t), t2.Addr().String())
 				if err != nil {
 					t.Fatal(err)
@@ -72,12 +71,11 @@ func TestStreams(t *testing.T) {
 }
 
 // Whoever opens streams and never closes them has so many at most, and gets others when
-// it closes some. Those of pools take no place of others.
+// it closes some.
 func TestStreamsAreBounded(t *testing.T) {
 	seen := newCounter()
 	t1, t2 := listen(t, Config{}), listen(t, Config{Observer: seen})
-	taken := t2.Stream(StreamPools)
-	raft := t2.Stream(StreamRaft)
+	taken := t2.Stream(StreamControl)
 	accepted := make(chan net.Conn, mostStreamsEach+1)
 	go func() {
 		for {
@@ -89,7 +87,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 	}()
 	dial := func() error {
-		_, err := t1.Stream(StreamPools).Dial(within(t), t2.Addr().String())
+		_, err := t1.Stream(StreamControl).Dial(within(t), t2.Addr().String())
 		return err
 	}
 	for range mostStreamsEach {
@@ -101,11 +99,6 @@ func TestStreamsAreBounded(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	eventually(t, "it is counted", func() bool { return seen.count(CauseStreams) == 1 })
-	if conn, err := t1.Stream(StreamRaft).Dial(within(t), t2.Addr().String()); err != nil {
-		t.Errorf("a raft stream beside %d of pools: %v", mostStreamsEach, err)
-	} else if served, err := raft.Accept(); err != nil || errors.Join(served.Close(), conn.Close()) != nil {
-		t.Error(err)
-	}
 	if err := (<-accepted).Close(); err != nil {
 		t.Error(err)
 	}
@@ -195,7 +188,7 @@ func TestDialStrangers(t *testing.T) {
 		"another version": {"kgat\x03\x01\x00\x00", errVersion},
 		"http":            {"HTTP/1.1 400 Bad Request\r\n\r\n", errMagic},
 		"closes":          {"", io.EOF},
-		"no status":       {"kgat\x04\x63\x00\x00", errPreamble},
+		"no status":       {"kgat\x05\x63\x00\x00", errPreamble},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net"
@@ -19,7 +20,7 @@ type Peer struct {
 	Node kmutex.Node
 	// Addr is the address of its peer port, host:port. Empty: it is not dialled.
 	Addr string
-	// Name of the gateway. Over TLS its certificate must have it.
+	// Name of the gateway, by which its process is known.
 	Name string
 }
 
@@ -63,13 +64,19 @@ type Transport struct {
 	reviewing sync.Mutex // held during a review of secured
 	refusals  *refusals
 	halfOpen  *halfOpen
-	open      *inbound.Places    // streams that others have opened here, but those
-	openPools *inbound.Places    // of pools
+	open      *inbound.Places    // streams that others have opened here
 	streams   [streamEnd]*Stream // none for links
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+
+	boot    string // of this process
+	started time.Time
+	numbers atomic.Uint64 // of the connections to other processes
+
+	procs     sync.Mutex // guards processes
+	processes map[string]*process
 
 	mu     sync.Mutex // orders SetPeers and Close
 	closed bool
@@ -102,8 +109,10 @@ func Listen(c Config) (*Transport, error) {
 		refusals:  newRefusals(c.Observer, c.Logger),
 		halfOpen:  newHalfOpen(c.maxHalfOpen),
 		open:      inbound.NewPlaces(mostStreams, mostStreamsEach),
-		openPools: inbound.NewPlaces(mostStreams, mostStreamsEach),
 		changed:   make(chan struct{}, 1),
+		boot:      rand.Text(),
+		started:   time.Now(),
+		processes: make(map[string]*process),
 	}
 	if c.Advertise != "" {
 		if t.addr, err = advertised(c.Advertise, listener.Addr()); err != nil {
@@ -149,17 +158,16 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 	}
 	old := t.peers.Load()
 	set := &peerSet{self: self, links: make(map[kmutex.Node]*link, len(peers))}
-	var added []*link
 	for _, p := range peers {
 		if self == 0 || p.Node == 0 || p.Node == self || set.links[p.Node] != nil {
 			continue
 		}
 		l := old.links[p.Node]
-		if l == nil || old.self != self {
-			l = newLink(t, self, p)
-			added = append(added, l)
+		if l == nil || old.self != self || l.p.name != p.Name {
+			l = newLink(t.use(p.Name), self, p)
+			l.serve(p.Addr)
 		} else {
-			l.update(p)
+			l.move(p.Addr)
 		}
 		set.links[p.Node] = l
 	}
@@ -167,11 +175,8 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 	var unsent []Unsent
 	for node, l := range old.links {
 		if set.links[node] != l {
-			unsent = append(unsent, l.close(errRemoved)...)
+			unsent = append(unsent, l.drop()...)
 		}
-	}
-	for _, l := range added {
-		t.wg.Go(l.dialLoop)
 	}
 	t.linkChanged() // new links are down
 	return unsent
@@ -211,7 +216,7 @@ func (t *Transport) send(to kmutex.Node, pool string, m *kmutex.Message, now boo
 func (t *Transport) Flush(ctx context.Context) error {
 	for _, l := range t.peers.Load().links {
 		if !l.flush(ctx) {
-			return fmt.Errorf("transport: flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.peer().Name, ctx.Err())
+			return fmt.Errorf("transport: flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.p.name, ctx.Err())
 		}
 	}
 	return nil
@@ -272,7 +277,12 @@ func (t *Transport) Close() error {
 	t.halfOpen.close()
 	old := t.peers.Swap(&peerSet{})
 	for _, l := range old.links {
-		l.close(ErrClosed)
+		l.drop()
+	}
+	for _, p := range t.all() {
+		if s, _, _ := p.current(); s != nil {
+			s.fail(ErrClosed)
+		}
 	}
 	for _, s := range t.streams {
 		_ = s.Close() // never fails

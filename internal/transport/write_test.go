@@ -68,9 +68,9 @@ func TestSendNowWrites(t *testing.T) {
 	eventually(t, "answers to the first pings", func() bool { return t1.MeanRTT() > 0 && t2.MeanRTT() > 0 })
 	l := t1.peers.Load().links[2]
 	atRest := func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.active.idle && !l.active.more()
+		l.p.mu.Lock()
+		defer l.p.mu.Unlock()
+		return l.p.session.idle && !l.p.session.wire.Due()
 	}
 	eventually(t, "rest", atRest)
 	for i := 1; i <= 100; i++ {
