@@ -110,6 +110,27 @@ func TestKubernetes(t *testing.T) {
 	checkManifests(t, string(text), string(text))
 }
 
+// What ends the gateways of the compose file waits for as long as their requests may take.
+func TestCompose(t *testing.T) {
+	text, err := os.ReadFile("../../configs/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Kgate struct {
+			Grace string `yaml:"stop_grace_period"`
+		} `yaml:"x-kgate"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Pools = []config.Pool{config.DefaultPool()}
+	if grace, err := time.ParseDuration(file.Kgate.Grace); err != nil || grace <= cfg.DrainTimeout() {
+		t.Errorf("stop_grace_period is %q, drain.timeout %v", file.Kgate.Grace, cfg.DrainTimeout())
+	}
+}
+
 // The chart is clean as Helm sees it, and makes manifests that fit. Helm's engine with all of
 // Kubernetes' client takes 65 s of processor time to compile, for a chart that changes rarely.
 func TestChart(t *testing.T) {
