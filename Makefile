@@ -28,7 +28,7 @@ demo: ## run the main job on this machine for 20 s
 # their time, so more of them run at once than there are processors, and those that take
 # longest begin first.
 WORK = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off -p 5 -parallel 8 \
-	./test/browser ./test/cluster ./test/packaging ./test/prometheus work
+	./test/browser ./test/cluster ./test/prometheus ./test/netns work
 
 # Packages with goroutines. The race detector takes many times as long, so it runs what is fast.
 CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/gateway ./internal/journal \

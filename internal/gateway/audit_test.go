@@ -14,10 +14,7 @@ func TestLostTokenComesBack(t *testing.T) {
 	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 2, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := slotAt(t, n)
 		var in gauge
 		for range 2 { // one of them waits for the token of s
 			go func() {

@@ -99,10 +99,7 @@ func TestLapsedLease(t *testing.T) {
 	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 2, 1, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		held, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := slotAt(t, n)
 		aborted := make(chan time.Time, 1)
 		held.OnLost(func() { aborted <- time.Now() })
 		waiting := make(chan error, 1)
@@ -153,10 +150,7 @@ func TestWakesUpWithoutLease(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
 		n := f.gateways[1]
 		p := n.pool(testPool)
-		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := slotAt(t, n)
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
@@ -308,10 +302,7 @@ func TestMessageToOneThatIsToCome(t *testing.T) {
 		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
 		home, late := f.gateways[1], f.gateways[2]
 		// The second gateway is last in line: requests end there.
-		held, err := late.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := slotAt(t, late)
 		newcomer := f.join()
 		home.Follow()
 		f.gateways[3].Follow()
@@ -339,10 +330,7 @@ func TestLapsedIsNotTakenUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		held, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := slotAt(t, n)
 		n.isolate(time.Second)
 		time.Sleep(2 * time.Second) // it is told to end, and takes its time
 		n.Follow()

@@ -107,10 +107,7 @@ func TestGrantMeetsCancel(t *testing.T) {
 	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 2, 1, binding, 10*time.Millisecond, PoolConfig{})
 		all := f.all()
-		first, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := slotAt(t, all[0])
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -145,10 +142,7 @@ func TestRefusals(t *testing.T) {
 		if _, err := n.Acquire(t.Context(), admission.Request{Pool: "nonsense", Wait: -1}); !errors.Is(err, admission.ErrUnknownPool) {
 			t.Errorf("unknown pool: %v", err)
 		}
-		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := slotAt(t, n)
 		began := time.Now()
 		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: time.Second}); !errors.Is(err, admission.Timeout) || time.Since(began) != time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
@@ -200,10 +194,7 @@ func TestTakenOutOfTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		all := f.all()
-		s, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := slotAt(t, all[0])
 		waiting := make(chan error)
 		go func() {
 			_, err := all[1].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
@@ -327,10 +318,7 @@ func TestClientLeavesBetweenEpochs(t *testing.T) {
 	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 4, 1, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[4]
-		held, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := slotAt(t, n)
 		ctx, cancel := context.WithCancel(t.Context())
 		gone, served := make(chan error), make(chan error)
 		go func() { gone <- hold(ctx, n, new(gauge), 0) }()

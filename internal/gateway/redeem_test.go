@@ -449,10 +449,7 @@ func TestWaitWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		owner, user := f.gateways[1], f.gateways[2]
-		held, err := owner.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := slotAt(t, owner)
 		tk, err := owner.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, "")
 		if err != nil {
 			t.Fatal(err)
@@ -469,10 +466,7 @@ func TestWaitWithoutEnd(t *testing.T) {
 func TestFenceWhileEpochsBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
-		s, err := f.gateways[1].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := slotAt(t, f.gateways[1])
 		defer s.Release()
 		fence, grant := s.Fence(), s.GrantInfo()
 		for k := 3; k < 9; k++ {

@@ -83,10 +83,7 @@ func TestComesBackWithNothingInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		g := f.gateways[2]
-		s, err := g.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := slotAt(t, g)
 		back := func() bool {
 			synctest.Wait()
 			f.mu.Lock()
