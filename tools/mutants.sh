@@ -21,5 +21,5 @@ export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=diff.relative GIT_CONFIG_VALUE_0=true
 gremlins=$PWD/bin/gremlins-$version
 git diff --name-only --diff-filter=d "$since" -- '*.go' | grep -vE '_test\.go$|^(test|tools|contrib|lab|examples|coordinator)/' | xargs -r -n1 dirname | sort -u | while read -r package; do
 	printf '\n== %s\n' "$package"
-	(cd "$package" && "$gremlins" unleash --workers 2 --timeout-coefficient 3 --invert-logical --invert-loopctrl --remove-self-assignments --output-statuses lct --diff "$since" "$PWD")
+	(cd "$package" && "$gremlins" unleash --workers 2 --timeout-coefficient 10 --invert-logical --invert-loopctrl --remove-self-assignments --output-statuses lct --diff "$since" "$PWD")
 done
