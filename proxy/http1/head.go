@@ -76,7 +76,7 @@ func (h *Head) read(b []byte, l Limits, k kind) (int, error) {
 			end = len(b)
 		}
 		if end >= l.Bytes {
-			return 0, h.tooLarge(k)
+			return 0, h.tooLarge(l, k)
 		}
 		if i < 0 {
 			h.seen = uint32(end)
@@ -114,10 +114,12 @@ func (h *Head) read(b []byte, l Limits, k kind) (int, error) {
 	}
 }
 
-func (h *Head) tooLarge(k kind) Rule {
+func (h *Head) tooLarge(l Limits, k kind) Rule {
 	switch {
 	case k == ofTrailer:
 		return TrailerTooLarge
+	case k == ofRequest && !h.begun && bytes.IndexByte(h.b[:min(len(h.b), l.Bytes)], ' ') < 0:
+		return BadMethod
 	case k == ofRequest && !h.begun:
 		return TargetTooLong
 	default:

@@ -219,6 +219,7 @@ func TestLimits(t *testing.T) {
 		{len(head), 1, len(head), TooManyFields},
 		{10, 2, 10, TargetTooLong},
 		{10, 2, 9, 0},
+		{3, 2, 3, BadMethod},
 	} {
 		var h Head
 		_, err := h.Request(head[:c.come], Limits{Bytes: c.bytes, Fields: c.fields})
