@@ -27,7 +27,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		head("the method may be anything", "!all(line[:i], isTokenByte)", "false", "method"),
 		head("the target may be anything", "!all(target, isTargetByte)", "false", "target"),
 		head("any version", "b[5] != '1' || b[7] > '1'", "false", "HTTP/1.2"),
-		head("any protocol", "string(b[:len(begin)]) != begin || ", "", "HTPP"),
+		head("any protocol", "string(b[:len(begin)]) != begin || ", "", "version"),
 		head("any status", "digits[0] == '0'", "false", "099"),
 		head("values are not looked at", "rule := judgeValue(line[from:to]); rule != 0", "rule := Rule(0); rule != 0", "NUL"),
 		head("a folded line is a field without name", "line[0] == ' ' || line[0] == '\\t'", "false", "fold"),
@@ -64,9 +64,9 @@ func TestMutantsAreCaught(t *testing.T) {
 		body("a trailer frames the next message", "b.trailer.ID(i).isFraming()", "false", "trailer"),
 
 		write("any method", "!all(dst[from:], isTokenByte) {\n\t\treturn dst[:from], BadMethod", "false {\n\t\treturn dst[:from], BadMethod", "method"),
-		write("any target", "!all(dst[behind:], isTargetByte)", "false", "target"),
-		write("any host", "!isHost(dst[behind:])", "false", "host"),
+		write("any target", "!all(dst[behind:], isTargetByte)", "len(dst) < behind", "target"),
+		write("any host", "!isHost(dst[behind:])", "len(dst) < behind", "host"),
 		write("any name", "!all(dst[from:], isTokenByte) {\n\t\treturn dst[:from], BadName", "false {\n\t\treturn dst[:from], BadName", "name"),
-		write("any value", "rule := judgeValue(dst[behind:]); rule != 0", "rule := Rule(0); rule != 0", "value"),
+		write("any value", "rule := judgeValue(dst[behind:]); rule != 0", "rule := judgeValue(dst[behind:behind]); rule != 0", "value"),
 	}}.Run(t)
 }
