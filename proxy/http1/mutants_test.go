@@ -8,17 +8,17 @@ import (
 
 // Each rule, taken out, is missed by a table.
 func TestMutantsAreCaught(t *testing.T) {
-	head := func(name, old, new, caught string) mutant.Mutant {
-		return mutant.Mutant{Name: name, File: "head.go", Old: old, New: new, Caught: caught, By: "^(TestRequest|TestResponse|TestLimits|TestFields)$"}
+	head := func(name, old, changed, caught string) mutant.Mutant {
+		return mutant.Mutant{Name: name, File: "head.go", Old: old, New: changed, Caught: caught, By: "^(TestRequest|TestResponse|TestLimits|TestFields)$"}
 	}
-	framing := func(name, old, new, caught string) mutant.Mutant {
-		return mutant.Mutant{Name: name, File: "framing.go", Old: old, New: new, Caught: caught, By: "^(TestFraming|TestAnswersWithoutBody)$"}
+	framing := func(name, old, changed, caught string) mutant.Mutant {
+		return mutant.Mutant{Name: name, File: "framing.go", Old: old, New: changed, Caught: caught, By: "^(TestFraming|TestAnswersWithoutBody)$"}
 	}
-	body := func(name, old, new, caught string) mutant.Mutant {
-		return mutant.Mutant{Name: name, File: "body.go", Old: old, New: new, Caught: caught, By: "^(TestChunks|TestLength|TestHold)$"}
+	body := func(name, old, changed, caught string) mutant.Mutant {
+		return mutant.Mutant{Name: name, File: "body.go", Old: old, New: changed, Caught: caught, By: "^(TestChunks|TestLength|TestHold)$"}
 	}
-	write := func(name, old, new, caught string) mutant.Mutant {
-		return mutant.Mutant{Name: name, File: "write.go", Old: old, New: new, Caught: caught, By: "^TestWriteRefused$"}
+	write := func(name, old, changed, caught string) mutant.Mutant {
+		return mutant.Mutant{Name: name, File: "write.go", Old: old, New: changed, Caught: caught, By: "^TestWriteRefused$"}
 	}
 	mutant.Suite{Mutants: []mutant.Mutant{
 		head("a line may end in LF", "end == begin || b[end-1] != '\\r'", "end == begin", "want"),

@@ -113,7 +113,7 @@ func TestLLHTTPInHTTP1(t *testing.T) {
 				continue
 			}
 			refused++
-			if c.whole == 0 && alone(c.sent, kind).statuses[0] == http.StatusOK {
+			if c.whole == 0 && alone(c.sent, kind).status() == http.StatusOK {
 				taken++
 				t.Logf("taken: %s: %.120q", c.name, c.sent)
 			}
@@ -144,18 +144,14 @@ func alone(sent []byte, kind string) answer {
 		var b http1.Body
 		b.Reset(in, f, limits)
 		if _, err = io.Copy(io.Discard, &b); err == nil {
-			return answerOf(http.StatusOK, !f.Persists)
+			return answer{[]int{http.StatusOK}, !f.Persists}
 		}
 	}
 	var rule http1.Rule
 	if errors.As(err, &rule) {
-		return answerOf(rule.Status(), true)
+		return answer{[]int{rule.Status()}, true}
 	}
-	return answer{statuses: []int{0}} // more is to come
-}
-
-func answerOf(status int, closed bool) answer {
-	return answer{statuses: []int{status}, first: &http.Response{StatusCode: status}, closed: closed}
+	return answer{} // more is to come
 }
 
 // inParallel calls f with 0 to n-1, some at a time.

@@ -305,10 +305,7 @@ func (c probeCase) verdict(a answer) string {
 
 // holds reports whether a condition holds.
 func holds(condition string, a answer) (bool, error) {
-	status := 0
-	if a.first != nil {
-		status = a.first.StatusCode
-	}
+	status := a.status()
 	condition = strings.Trim(strings.TrimSpace(condition), "()")
 	if m := between.FindStringSubmatch(condition); m != nil {
 		low, _ := strconv.Atoi(m[1])
@@ -339,15 +336,15 @@ func holds(condition string, a answer) (bool, error) {
 	case "":
 		return true, nil
 	case "response is null":
-		return a.first == nil, nil
+		return status == 0, nil
 	case "response is not null":
-		return a.first != nil, nil
+		return status != 0, nil
 	case "state == ConnectionState.ClosedByServer":
 		return a.closed, nil
 	case "state == ConnectionState.TimedOut", "state is ConnectionState.TimedOut":
-		return !a.closed && a.first == nil, nil
+		return !a.closed && status == 0, nil
 	case "state is ConnectionState.TimedOut or ConnectionState.ClosedByServer", "state is ConnectionState.ClosedByServer or ConnectionState.TimedOut":
-		return a.closed || a.first == nil, nil
+		return a.closed || status == 0, nil
 	}
 	return false, errUnread
 }

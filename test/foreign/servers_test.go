@@ -160,8 +160,15 @@ func write(t *testing.T, text string) string {
 // answer is what came of bytes.
 type answer struct {
 	statuses []int
-	first    *http.Response // nil: none
-	closed   bool           // by the server, within patience
+	closed   bool // by the server, within patience
+}
+
+// status returns that of the first answer; 0: there is none.
+func (a answer) status() int {
+	if len(a.statuses) == 0 {
+		return 0
+	}
+	return a.statuses[0]
 }
 
 // patience is how long an answer may take, and how long it is waited for a further one.
@@ -186,9 +193,7 @@ func send(t *testing.T, addr string, sent []byte) (a answer) {
 			return a
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
-		if a.first == nil {
-			a.first = res
-		}
+		_ = res.Body.Close()
 		a.statuses = append(a.statuses, res.StatusCode)
 	}
 }
