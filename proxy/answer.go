@@ -63,7 +63,7 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // decorate adds the gateway's own fields to the header of an answer.
 func (ex *exchange) decorate() {
 	h := ex.Header()
-	if ex.http1 && (ex.chunked || ex.http10 || ex.body.unread()) {
+	if ex.isForeign && (ex.chunked || ex.http10 || ex.body.unread()) {
 		// In full duplex net/http would take what follows a broken or unread
 		// body for the next request. And a request in chunks may have had a
 		// Content-Length too, one of HTTP/1.0 Transfer-Encoding, by which somebody in
@@ -71,13 +71,10 @@ func (ex *exchange) decorate() {
 		// connection closed, and net/http does not say which it was.
 		h.Set("Connection", "close")
 	}
-	if ex.conn.Ends() || ex.isDraining() {
+	if !ex.http1 && ex.conn.Ends() || ex.isDraining() {
 		// The next request goes to another gateway. In HTTP/2 net/http makes it a
-		// GOAWAY, which ends no request.
+		// GOAWAY, which ends no request. Of HTTP/1, package downstream sees to it.
 		h.Set("Connection", "close")
-	}
-	if ex.http1 && ex.conn.IsWanted() {
-		h.Set("Connection", "close") // one that is kept would have to make room
 	}
 	if ex.prefer >= 0 {
 		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))

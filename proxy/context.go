@@ -41,7 +41,7 @@ func exchangeIn(ctx context.Context) *exchange {
 	return ex
 }
 
-// parent returns the context of net/http's request.
+// parent returns the context of the server's request.
 func (c *exchangeContext) parent() context.Context { return c.ex.request.Context() }
 
 // Value implements context.Context.
@@ -113,7 +113,7 @@ func (c *exchangeContext) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// follow makes the exchange end with the request of net/http.
+// follow makes the exchange end with the request of the server.
 func (c *exchangeContext) follow() {
 	leave := context.AfterFunc(c.parent(), func() { c.cancel(nil) })
 	c.mu.Lock()
@@ -128,10 +128,7 @@ func (ex *exchange) watchClient(r *http.Request) (stop func()) {
 		ex.ctx.follow()
 		return downstream.PollDisconnect(r, &ex.ctx)
 	}
-	alone := ex.conn.WatchRequest(&ex.ctx, r.Body == http.NoBody)
-	if !alone {
-		ex.ctx.follow()
-	}
+	ex.conn.Watch(&ex.ctx)
 	return ex.conn.Unwatch
 }
 

@@ -24,10 +24,9 @@ func (w *response) answerUnread() {
 	if b.ReadCloser == nil || b.ended {
 		return
 	}
-	rc := http.NewResponseController(w.ResponseWriter)
-	_ = rc.EnableFullDuplex()     // the answer goes out while the body is still to come
-	if !b.expects && !w.chunked { // after chunks the connection is closed in any case
-		_ = rc.SetReadDeadline(time.Unix(1, 0)) // only what has been read from the connection
+	w.fullDuplex()
+	if !b.expects && !(w.isForeign && w.chunked) { // there the connection is closed in any case
+		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Unix(1, 0)) // only what has been read from the connection
 		_, _ = io.CopyN(io.Discard, b, readAhead)
 		if b.ended {
 			return
@@ -37,11 +36,19 @@ func (w *response) answerUnread() {
 	w.Header().Set("Connection", "close")
 }
 
-// boundNothing lifts the bound that net/http puts on the reading of a whole request,
-// which is for those that it answers itself: a body may take as long as its pool
-// allows.
+// fullDuplex lets an answer go out while the request's body is still to come. By default net/http
+// reads an HTTP/1.1 request's body first: an upstream's early "413" would wait, slot in hand, for a
+// slow upload.
+func (w *response) fullDuplex() {
+	if w.isForeign {
+		_ = http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
+	}
+}
+
+// boundNothing lifts the bound that a program's server may put on the reading of a whole request: a
+// body may take as long as its pool allows.
 func (w *response) boundNothing(r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody {
+	if w.isForeign && r.Body != nil && r.Body != http.NoBody {
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
 	}
 }
@@ -56,14 +63,14 @@ func (w *response) readOwnBody(r *http.Request) io.ReadCloser {
 }
 
 // boundEnd bounds what net/http does when the handler is done: it reads the rest of
-// the request, and writes the rest of the answer. forwarded is the body that an
-// upstream was to have.
+// the request, and writes the rest of the answer. Of HTTP/1, package downstream sees to that. The
+// forwarded body is the one that an upstream was to have.
 func (w *response) boundEnd(forwarded *requestBody) {
-	if w.hijacked.Load() {
+	if w.hijacked.Load() || w.http1 && !w.isForeign {
 		return
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
-	if w.http1 && (w.unread.open || forwarded.unread()) {
+	if w.isForeign && (w.unread.open || forwarded.unread()) {
 		if forwarded.unread() {
 			// An upload may still be reading. net/http would end that read, and
 			// its deadline with it.
@@ -71,22 +78,11 @@ func (w *response) boundEnd(forwarded *requestBody) {
 			_, _ = forwarded.ReadCloser.Read(make([]byte, 1)) // begins when the other has ended
 		}
 		_ = rc.SetReadDeadline(time.Now().Add(downstream.LingerTimeout))
-		if w.conn != nil {
-			w.conn.LingerFor(downstream.LingerTimeout)
-		}
 	}
 	// Even a small answer may not fit the connection: a client may send requests and
 	// read no answers. A header alone over HTTP/2 waits for the connection only, which
 	// has a time-out of its own.
 	if w.http1 || w.bytes > 0 {
 		_ = rc.SetWriteDeadline(time.Now().Add(w.stall))
-	}
-}
-
-// unboundWrites undoes, for the next request on a connection, what the end of the
-// one before has done: net/http does not.
-func (w *response) unboundWrites() {
-	if w.conn != nil && w.http1 {
-		_ = w.conn.SetWriteDeadline(time.Time{})
 	}
 }

@@ -41,11 +41,9 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	ex.unread = unreadBody{}
 	if body != nil && body != http.NoBody {
 		ex.body.ReadCloser, ex.body.ex = body, ex
-		// By default net/http reads an HTTP/1.1 request's body before it sends
-		// the answer: an upstream's early "413" would wait, slot in hand, for a
-		// slow upload. Not supported means HTTP/2, which needs no such thing.
-		_ = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex()
+		ex.fullDuplex()
 	}
+	ex.conn.Granted()
 	ex.watch()
 	defer ex.hold.end()
 	b := ex.route.balancer

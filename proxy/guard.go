@@ -39,8 +39,6 @@ func (ex *exchange) guard(r *http.Request) (answered bool) {
 	case r.Method == http.MethodConnect:
 		ex.Header().Set("Allow", ownMethods)
 		ex.answerDoubt(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
-	case ex.http10 && ex.conn.MayBeCoded():
-		ex.answerDoubt(r, http.StatusBadRequest, "HTTP/1.0 has one request for each connection, without Transfer-Encoding")
 	case wrong != "":
 		ex.answerDoubt(r, http.StatusBadRequest, wrong)
 	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):

@@ -12,7 +12,6 @@ import (
 
 func (ex *exchange) serve(r *http.Request) {
 	defer ex.ctx.cancel(nil) // ends last: finish asks whether the client has left
-	ex.unboundWrites()
 	ex.boundNothing(r)
 	defer ex.watchClient(r)()
 	defer ex.boundEnd(&ex.body)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,18 +16,19 @@ import (
 )
 
 // Conn is a client's connection as a [Server] has accepted it, below TLS. It is safe for
-// concurrent use, as a net.Conn is. Reads, writes and deadlines are the socket's: over TLS
-// only net/http reads and writes.
+// concurrent use, as a net.Conn is. Reads, writes and deadlines are the socket's.
 type Conn struct {
 	net.Conn          // speaks the PROXY protocol, if it must
 	raw      net.Conn // as it was accepted
 	listener *listener
-	entry    entry       // in the limiter
-	watched  bool        // the kernel tells when the client leaves
-	acks     bool        // and what it has acknowledged
-	token    uint64      // under which the watch knows it
-	frames   *frameTimer // of HTTP/2 in the clear; nil above TLS, which has its own, and of TCP
-	secure   *secureConn // above it; nil: it is in the clear
+	entry    entry                  // in the limiter
+	acks     bool                   // the kernel tells what the client has acknowledged
+	token    uint64                 // under which the watch knows it
+	over     net.Conn               // what HTTP is spoken over: tls, or the connection itself
+	tls      *tls.Conn              // nil: it is in the clear
+	tlsState *tls.ConnectionState   // after the handshake
+	http2    atomic.Pointer[h2Conn] // nil: it speaks something else
+	unbind   func() bool            // it ends with the server no more
 	reads    deadline.Reader
 	writes   deadline.Writer
 	writing  atomic.Bool // a Write waits for the client, or is under way
@@ -36,19 +36,12 @@ type Conn struct {
 	closing  atomic.Bool // Close waits for the client to have all that was written
 	inRecord bool        // the reader has bytes of which TLS has said nothing yet
 
-	mu        sync.Mutex
-	served    bool      // a request has come since the connection was new or idle
-	left      bool      // the client has closed the connection, or its sending side
-	reset     bool      // the client has reset the connection
-	watcher   Watcher   // nil: there is none
-	inRequest bool      // the watcher is of a request
-	halves    bool      // the watcher waits for a reset: each side may end alone
-	lingers   time.Time // until when Close reads what is left of a request; zero: it does not
-
-	// unread is set while a request is in progress during which nothing need be read:
-	// it has no body, and the kernel tells when the client leaves.
-	unread atomic.Bool
-	endBuf *byte // the reader's buffer, for looksForEnd; nil: not known yet
+	mu      sync.Mutex
+	state   state
+	left    bool            // the client has closed the connection, or its sending side
+	reset   bool            // the client has reset the connection
+	watcher Watcher         // nil: there is none
+	request *requestContext // of HTTP/1; nil: there is none
 }
 
 // Watcher is told when the client of a connection leaves.
@@ -65,10 +58,7 @@ func (c *Conn) NetConn() net.Conn { return c.raw }
 // TLS describes the TLS above the connection; nil if it is in the clear. It is known once
 // a request has come.
 func (c *Conn) TLS() *tls.ConnectionState {
-	if c.secure == nil {
-		return nil
-	}
-	return c.secure.state
+	return c.tlsState
 }
 
 // IsWanted reports whether another client waits for the connection to end.
@@ -95,21 +85,10 @@ func (c *Conn) StallTimeout() time.Duration {
 // sockets, so that the kernel can copy.
 func (c *Conn) Direct() (from io.Reader, to net.Conn) {
 	_, _ = c.reads.Settle(c.Conn), c.writes.Settle(c.Conn)
-	if c.secure != nil {
-		return c.secure, c.secure
+	if c.tls != nil {
+		return c.over, c.over
 	}
 	return c.Conn, c.raw
-}
-
-// looksForEnd reports whether a read is the one by which net/http finds out that the
-// client has left, which is not needed here: see disconnect.go. Its buffer gives it away,
-// one byte that is the same for all requests of a connection. That buffer is learned from
-// a read at a time when there is no other.
-func (c *Conn) looksForEnd(buf *byte) bool {
-	if c.unread.Load() {
-		c.endBuf = buf
-	}
-	return buf == c.endBuf
 }
 
 // SetReadDeadline implements net.Conn.
@@ -128,10 +107,9 @@ func (c *Conn) CloseWrite() error { return tcpstate.CloseWrite(c.raw) }
 
 // Close implements net.Conn. To the watcher it is as if the client had left. A client that
 // does not read is reset: otherwise the system would keep for minutes what was written to
-// it. After LingerFor, Close may take that long, unless it is called again. An idle connection
+// it. An idle connection
 // whose client has not got all of the last answer is closed later: see deliver.
 func (c *Conn) Close() error {
-	c.linger()
 	switch {
 	case c.closing.Load():
 		return nil
@@ -144,13 +122,19 @@ func (c *Conn) Close() error {
 
 // close closes the connection now.
 func (c *Conn) close() error {
+	c.mu.Lock()
+	unbind := c.unbind
+	c.mu.Unlock()
+	if unbind != nil {
+		unbind()
+	}
 	c.listener.watch.remove(c.token)
 	if c.stalled.Load() {
 		c.Drop()
 	}
 	err := c.Conn.Close()
 	c.listener.limiter.leave(&c.entry)
-	c.leave(false)
+	c.on(isClosed)
 	return err
 }
 
@@ -205,30 +189,6 @@ func (c *Conn) discard() {
 	}
 }
 
-// LingerFor has Close read the rest of a request first, for d at most. A connection that is
-// closed with unread bytes is reset, and its client may lose an answer that it
-// has not read yet (RFC 9112, section 9.6). net/http sees to that by itself, but not
-// after "Expect: 100-continue", nor if the client has asked for the connection to be
-// closed.
-func (c *Conn) LingerFor(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lingers = time.Now().Add(d)
-}
-
-func (c *Conn) linger() {
-	c.mu.Lock()
-	until := c.lingers
-	c.lingers = time.Time{}
-	c.mu.Unlock()
-	if until.IsZero() || c.stalled.Load() || c.listener.limiter.hasEnded() {
-		return
-	}
-	_ = tcpstate.CloseWrite(c.raw) // this was the answer
-	_ = c.raw.SetReadDeadline(until)
-	_, _ = io.Copy(io.Discard, c.raw)
-}
-
 // CloseBlocked closes the connection if a write waits for the client.
 func (c *Conn) CloseBlocked() {
 	if c.writing.Load() {
@@ -248,46 +208,27 @@ func (c *Conn) Drop() {
 	tcpstate.ResetOnClose(c.raw, true)
 }
 
-// Watch has w told when the client leaves before Unwatch; at once if it has left already.
-// There is one watcher at a time.
+// Watch has w told when the client leaves before Unwatch; at once if it has left already. There is
+// one watcher at a time. When the client of a request of HTTP/1 leaves, writes fail until there is
+// another deadline.
 func (c *Conn) Watch(w Watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watchLocked(w)
-}
-
-// WatchRequest is Watch for a request of HTTP/1, of which a connection serves one at a
-// time. When the client leaves, writes fail until there is another deadline. It reports
-// whether w alone is told: net/http does not look for the client's end then. Bodyless says
-// that the request has no body.
-func (c *Conn) WatchRequest(w Watcher, bodyless bool) (alone bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.served = true
-	if c.watchLocked(w); c.left {
-		return true
-	}
-	c.inRequest = true
-	// Above TLS, net/http's read also finds a client that says goodbye and stays.
-	alone = bodyless && c.watched && c.frames != nil
-	c.unread.Store(alone)
-	return alone
-}
-
-// WatchReset is like Watch, but w is told only when the client resets the connection, not when it
-// closes its sending side. It is for a time when nothing is read, which would show a reset.
-func (c *Conn) WatchReset(w Watcher) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.reset {
+	if c.left {
 		w.ClientLeft()
 		return
 	}
-	c.watcher, c.halves = w, true
+	c.watcher = w
 }
 
-func (c *Conn) watchLocked(w Watcher) {
-	if c.left {
+// WatchReset has w told only when the client resets the connection, not when it closes its sending
+// side: the connection goes on in another protocol than HTTP. It is for a time when nothing is
+// read, which would show a reset.
+func (c *Conn) WatchReset(w Watcher) {
+	c.on(isSwitched)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reset {
 		w.ClientLeft()
 		return
 	}
@@ -296,48 +237,61 @@ func (c *Conn) watchLocked(w Watcher) {
 
 // Unwatch ends the watch. When it returns, the watcher is not told any more.
 func (c *Conn) Unwatch() {
-	c.unread.Store(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watcher, c.inRequest, c.halves = nil, false, false
+	c.watcher = nil
 }
 
-// leave notes that the client has left, or has reset the connection. It never blocks: see disconnectWatch.
+// Granted notes that the request is admitted.
+func (c *Conn) Granted() {
+	if c != nil {
+		c.on(isGranted)
+	}
+}
+
+// leave implements leaver. It never blocks: see disconnectWatch.
 func (c *Conn) leave(reset bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.left, c.reset = true, c.reset || reset
-	if c.watcher == nil || c.halves && !reset {
+	if reset {
+		c.on(gotReset)
 		return
 	}
-	c.watcher.ClientLeft()
-	if c.inRequest { // a client that has closed one side only may leave a write waiting for ever
-		_ = c.SetWriteDeadline(time.Unix(1, 0))
-	}
-	c.watcher, c.inRequest, c.halves = nil, false, false
+	c.on(gotEnd)
 }
 
-// wrote looks at what is written to the client. What is written before the handler
-// has seen a request are net/http's own refusals, of which it says nothing.
-func (c *Conn) wrote(p []byte) {
-	const status = "HTTP/1.1 "
-	if len(p) < len(status)+3 || string(p[:len(status)]) != status || p[len(status)] < '4' {
-		return
-	}
+// begin notes that a request has come.
+func (c *Conn) begin(r *requestContext) {
+	c.on(gotHead)
 	c.mu.Lock()
-	served := c.served
+	c.request = r
+	left := c.left
 	c.mu.Unlock()
-	if !served {
-		head, _, _ := strings.Cut(string(p[len(status):min(len(p), 200)]), "\r\n")
-		c.listener.limiter.logRefusal(c.RemoteAddr(), head)
+	if left {
+		r.end()
 	}
+}
+
+// end notes that the handler has done with a request.
+func (c *Conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watcher, c.request = nil, nil
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.closing.Load() {
+		return 0, io.EOF
+	}
+	n, err := c.reads.Read(c.Conn, p)
+	if c.closing.Load() { // nobody would get an answer
+		return 0, io.EOF
+	}
+	c.inRecord = c.inRecord || n > 0
+	return n, err
 }
 
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
-	if c.frames != nil { // else TLS is above
-		c.wrote(p)
-	}
 	c.writing.Store(true)
 	n, err := c.writes.Write(c.Conn, p)
 	c.writing.Store(false)
@@ -352,14 +306,7 @@ func (c *Conn) noteStall(err error) {
 	}
 }
 
-// idled notes that the connection waits for its next request.
-func (c *Conn) idled() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.served = false
-}
-
-// ReadFrom implements io.ReaderFrom for net/http's answers.
+// ReadFrom implements io.ReaderFrom.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if to, ok := c.raw.(io.ReaderFrom); ok {
 		if err := c.writes.Settle(c.Conn); err != nil {
@@ -391,7 +338,7 @@ func unwrap(conn net.Conn) *Conn {
 	switch c := conn.(type) {
 	case *Conn:
 		return c
-	case *secureConn:
+	case *h2Conn:
 		return c.client
 	default:
 		return nil
@@ -404,7 +351,7 @@ func foreignConn(ctx context.Context) *net.TCPConn {
 	conn, _ := ctx.Value(connKey{}).(net.Conn)
 	for conn != nil {
 		switch c := conn.(type) {
-		case *Conn, *secureConn:
+		case *Conn, *h2Conn:
 			return nil
 		case *net.TCPConn:
 			return c

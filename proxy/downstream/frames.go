@@ -4,7 +4,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/kgate/kgate/internal/httphead"
 )
 
 // frameTimer bounds the time that an HTTP/2 client takes for one frame, or for a
@@ -14,27 +13,18 @@ import (
 //
 // It counts the frames of what is read, and sets the connection's read deadline
 // while one is incomplete. DATA frames have no limit here: how slowly a body may
-// come is the pool's to say (hold.min_upload, hold.idle). HTTP/1 is left alone.
+// come is the pool's to say (hold.min_upload, hold.idle).
 //
 // It is for the reader of the connection: one goroutine at a time.
 type frameTimer struct {
 	limit time.Duration
 
 	preface int // bytes of the connection preface that have been read
-	http1   bool
 	header  [frameHeaderLen]byte
 	have    int  // bytes of the frame's header that have been read
 	payload int  // bytes of its payload that have not
 	block   bool // a header has begun whose last frame has not
 	timed   bool // the read deadline is set, for the present frame or header
-	frames  bool // a frame has come
-
-	head  httphead.Scan // of the first request, if it is HTTP/1
-	later bool          // the present request is another one
-
-	injected string    // what is to be read next, though the client has not sent it
-	over     bool      // it has left: as if the time for its header were over, once and for all
-	ends     time.Time // of the connection, if it has no request then: see kept.go; zero: it goes on
 }
 
 // What RFC 9113 says of frames: their layout (4.1), types and flags (6), and what a client
@@ -50,8 +40,7 @@ const (
 
 // read looks at what has been read from conn.
 func (f *frameTimer) read(conn net.Conn, p []byte) {
-	f.head.Read(p)
-	if f.http1 || len(p) == 0 {
+	if len(p) == 0 {
 		return
 	}
 	was := f.timed
@@ -62,7 +51,7 @@ func (f *frameTimer) read(conn net.Conn, p []byte) {
 		_ = conn.SetReadDeadline(time.Now().Add(f.limit)) // if it fails, so does the next read
 	case !incomplete && was:
 		f.timed = false
-		_ = conn.SetReadDeadline(f.ends)
+		_ = conn.SetReadDeadline(time.Time{})
 	}
 }
 
@@ -73,16 +62,13 @@ func (f *frameTimer) incomplete() bool {
 	return f.block || f.have > 0 && !data
 }
 
-// between reports whether another frame may stand behind what has been read.
-func (f *frameTimer) between() bool { return f.frames && f.have == 0 && !f.block }
-
 func (f *frameTimer) count(p []byte) {
-	for len(p) > 0 && !f.http1 {
+	for len(p) > 0 {
 		switch {
 		case f.preface < len(clientPreface):
-			f.http1 = p[0] != clientPreface[f.preface]
-			f.preface++
-			p = p[1:]
+			n := min(len(p), len(clientPreface)-f.preface)
+			f.preface += n
+			p = p[n:]
 		case f.have < frameHeaderLen:
 			n := copy(f.header[f.have:], p)
 			f.have += n
@@ -104,7 +90,6 @@ func (f *frameTimer) count(p []byte) {
 
 // begin looks at a frame's header.
 func (f *frameTimer) begin() {
-	f.frames = true
 	f.payload = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
 	last := f.header[4]&flagEndHeaders != 0
 	switch f.header[3] {
@@ -113,19 +98,4 @@ func (f *frameTimer) begin() {
 	case frameContinuation:
 		f.block = f.block && !last
 	}
-}
-
-// http returns what looks at the connection's bytes; nil for TCP.
-func (c *Conn) http() *frameTimer {
-	if c.secure != nil {
-		return &c.secure.frames
-	}
-	return c.frames
-}
-
-// MayBeCoded reports whether the present request of HTTP/1 has Transfer-Encoding, which net/http
-// takes out of HTTP/1.0, or is not the first one: it may have been read with the one before, and
-// nobody knows where it begins.
-func (c *Conn) MayBeCoded() bool {
-	return c != nil && (c.http().later || c.http().head.Coded())
 }

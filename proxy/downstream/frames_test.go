@@ -7,8 +7,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestFrameTimer: it counts alike however the bytes are cut, and finds no frames in
-// HTTP/1.
+// TestFrameTimer: it counts alike however the bytes are cut.
 func TestFrameTimer(t *testing.T) {
 	block := make([]byte, 9) // nobody decodes it
 	var out bytes.Buffer
@@ -25,7 +24,7 @@ func TestFrameTimer(t *testing.T) {
 		for from := 0; from < len(sent); from += size {
 			f.count(sent[from:min(from+size, len(sent))])
 		}
-		if f.http1 || f.incomplete() || f.preface != len(http2.ClientPreface) {
+		if f.incomplete() || f.preface != len(http2.ClientPreface) {
 			t.Fatalf("in pieces of %d: %+v", size, &f)
 		}
 	}
@@ -42,9 +41,5 @@ func TestFrameTimer(t *testing.T) {
 	settings, data := header-1, header-1
 	if want := settings + header + 3 + header + len(block) - 4 + data + header + len(block) - 1; pending != want {
 		t.Errorf("incomplete behind %d bytes, want %d", pending, want)
-	}
-	f = frameTimer{}
-	if f.count([]byte("PRI / HTTP/1.1\r\n")); !f.http1 {
-		t.Error("takes HTTP/1 for HTTP/2")
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // limiter bounds how many connections clients have, over all listeners of a
 // server. When there are too many, the next one waits unserved, and others are asked to make
-// room (see kept.go): those that have sent no whole request, and kept ones between two requests.
+// room: those that have sent no whole request, and kept ones between two requests.
 type limiter struct {
 	limit   int // 0: none
 	logger  *slog.Logger
@@ -44,6 +44,26 @@ const (
 	// lastRequestTime is how long each connection has for one more request when the server ends.
 	lastRequestTime = time.Second
 )
+
+// keeper is a connection that can be asked to leave. A connection that has sent no whole request
+// makes room by its end. One that is kept and closed while a request comes over it loses that
+// request, and its client cannot know whether anybody has acted on it. So the limiter closes none:
+// it asks, and the reader of the connection, who alone knows what has come, decides. Neither
+// method blocks.
+type keeper interface {
+	askToLeave()
+	askToStay() // takes that back
+}
+
+func (c *Conn) askToLeave() {
+	if h := c.http2.Load(); h != nil {
+		go h.leave()
+		return
+	}
+	_ = c.reads.Interrupt(c.Conn)
+}
+
+func (c *Conn) askToStay() { _ = c.reads.Settle(c.Conn) }
 
 // entry is a connection as the limiter knows it. limiter.mu guards its fields; fresh and kept may
 // be read without it.

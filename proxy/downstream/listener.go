@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -23,8 +24,7 @@ type listener struct {
 	// headerTime bounds what a client has to say first.
 	headerTime time.Duration
 	stallTime  time.Duration // see Conn.StallTimeout
-	// frameTime bounds HTTP/2 frames; 0: the layer above does.
-	frameTime time.Duration
+	base      context.Context
 
 	closed bool // guarded by limiter.mu
 }
@@ -59,17 +59,14 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	client := &Conn{Conn: conn, raw: conn, listener: l}
-	client.entry.conn = client
-	if l.frameTime > 0 {
-		client.frames = &frameTimer{limit: l.frameTime}
-	}
+	client.over, client.entry.conn = client, client
 	if spoken, ok := conn.(*proxyproto.Conn); ok {
 		client.raw = spoken.Raw()
 	}
 	client.entry.from = originOf(client.raw)
 	l.limiter.enter(&client.entry, l)
 	client.token, err = l.watch.add(client.raw, client)
-	client.watched, client.acks = err == nil, tcpstate.TellsAcked(client.raw)
+	client.acks = tcpstate.TellsAcked(client.raw)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		if suppressed, ok := l.limiter.once.Allow("watch"); ok { // it is served all the same
 			l.limiter.logger.Warn("a connection cannot be watched: it may be noticed late when its client leaves",

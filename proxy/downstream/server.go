@@ -63,8 +63,8 @@ type Config struct {
 	OnlyHTTP1 bool
 	// TLS of the listeners that ServeTLS is given.
 	TLS *tls.Config
-	// Logger; nil discards. What net/http logs has level Debug: nearly all of it is about
-	// clients that broke off, which the access log has, too, and no client must be able to
+	// Logger; nil discards. What net/http says of HTTP/2 has level Debug: nearly all of it is
+	// about clients that broke off, which the access log has, too, and no client must be able to
 	// fill the log.
 	Logger *slog.Logger
 }
@@ -98,20 +98,10 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// What an HTTP/2 client may send of its bodies before they are read: h2Window of each request. A
-// request that waits in line has its window full, so a connection has room for all of its
-// requests: else the rest could not send theirs. A smaller window would break clients that send
-// before they know it: until then it is 64 KiB (RFC 9113, section 6.9.2).
-const (
-	h2Window  = 64 << 10
-	h2Streams = 100 // at once; RFC 9113, section 6.5.2, recommends no fewer
-)
-
 // Server listens for clients, over HTTP and TCP. Unlike http.Server it also ends
 // upgraded connections. It is safe for concurrent use.
 type Server struct {
 	cfg     Config
-	http    *http.Server
 	limiter *limiter
 	base    context.Context // of every request and TCP connection
 	cancel  context.CancelFunc
@@ -131,62 +121,26 @@ func NewServer(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	base, cancel := context.WithCancel(context.Background())
 	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
-	s.http = &http.Server{
-		Handler:           cfg.Handler,
-		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
-		ReadTimeout:       cfg.ReadHeaderTimeout + LingerTimeout, // for requests that net/http answers itself: a handler lifts it
-		WriteTimeout:      cfg.WriteTimeout,
-		IdleTimeout:       cfg.IdleTimeout,
-		MaxHeaderBytes:    cfg.MaxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // see Config.Logger
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       ConnContext,
-		ConnState:         s.connState,
-		Protocols:         new(http.Protocols),
-
-		DisableGeneralOptionsHandler: true, // "OPTIONS *" is for the handler to judge, too
-	}
-	// A write fails when the client takes no byte for as long as it may stall. The
-	// deadlines of requests cannot end that: see Conn.CloseBlocked.
-	// net/http keeps a buffer for the largest frame that may be announced.
-	s.http.HTTP2 = &http.HTTP2Config{
-		MaxConcurrentStreams: h2Streams, MaxReceiveBufferPerStream: h2Window, MaxReceiveBufferPerConnection: h2Streams * h2Window,
-		MaxReadFrameSize: h2Window / 4,
-		WriteByteTimeout: cfg.StallTimeout,
-	}
-	s.http.Protocols.SetHTTP1(true)
-	s.http.Protocols.SetHTTP2(!cfg.OnlyHTTP1)
-	s.http.Protocols.SetUnencryptedHTTP2(!cfg.OnlyHTTP1)
 	return s, nil
-}
-
-// connState is net/http's ConnState. For HTTP/1 a connection is active as soon as a whole header
-// has come; for HTTP/2 also, before it is idle for the first time, when only the preface has.
-func (s *Server) connState(conn net.Conn, state http.ConnState) {
-	c := unwrap(conn)
-	switch {
-	case c == nil || state == http.StateNew:
-	case state == http.StateIdle:
-		c.idled()
-		c.http().later = true
-		s.limiter.waits(&c.entry)
-	case state != http.StateActive || c.http().http1 || c.entry.kept.Load():
-		s.limiter.serves(&c.entry)
-	}
 }
 
 // Serve accepts connections on l, HTTP/1.1 and HTTP/2 in the clear, until Shutdown
 // or Close, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	return s.serve(l, func(l *listener) error {
-		l.frameTime = l.headerTime
-		return s.http.Serve(l)
-	})
+	return s.serve(l, func(l *listener) error { return s.accept(l, s.serveClient) })
 }
 
 // ServeTLS is Serve over TLS. It needs Config.TLS.
 func (s *Server) ServeTLS(l net.Listener) error {
-	return s.serve(l, func(l *listener) error { return s.http.Serve(newSecureListener(l, s.cfg.TLS)) })
+	config := s.cfg.TLS.Clone()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	return s.serve(l, func(l *listener) error {
+		return s.accept(l, func(c *Conn) {
+			c.tls = tls.Server(c, config)
+			c.over = c.tls
+			s.serveClient(c)
+		})
+	})
 }
 
 // serve has accept serve the connections of l.
@@ -219,7 +173,7 @@ func (s *Server) open(l net.Listener) (*listener, error) {
 	}
 	opened := &listener{
 		Listener: speakProxy(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout), raw: l,
-		limiter: s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout,
+		limiter: s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout, base: s.base,
 	}
 	s.listeners = append(s.listeners, opened)
 	s.serving.Add(1)
@@ -287,11 +241,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.acceptAll(ctx)
 	err := s.stop()
 	s.limiter.windDown()
-	ended := s.limiter.awaitEnd(ctx)
-	if ended == nil {
-		ended = s.http.Shutdown(ctx) // not before: from then on, net/http drops what comes
-	}
-	if err = errors.Join(err, ended); err != nil {
+	if err = errors.Join(err, s.limiter.awaitEnd(ctx)); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	s.finish()
@@ -303,8 +253,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.cancel()
 	s.limiter.end()
-	err := errors.Join(s.stop(), s.http.Close())
-	_ = s.limiter.awaitEnd(context.Background()) // what net/http does not know has ended with its context
+	err := s.stop()
+	_ = s.limiter.awaitEnd(context.Background()) // all has ended with its context
 	s.finish()
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"runtime"
 	"time"
 )
 
@@ -12,19 +11,7 @@ import (
 // handler serves them, and is told the listener's name.
 func (s *Server) ServeTCP(l net.Listener, name string) error {
 	return s.serve(l, func(l *listener) error {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				if s.isClosing() || !s.acceptAgain(err) {
-					return err
-				}
-				continue
-			}
-			client := conn.(*Conn)
-			s.limiter.beginSession(&client.entry)
-			go s.serveConn(client, name)
-			runtime.Gosched() // it enters the line before the next one is accepted, as a rule
-		}
+		return s.accept(l, func(c *Conn) { s.serveConn(c, name) })
 	})
 }
 
@@ -48,6 +35,8 @@ func (s *Server) acceptAgain(err error) bool {
 
 // serveConn serves a TCP connection.
 func (s *Server) serveConn(conn *Conn, listener string) {
+	conn.on(gotHead)
+	s.limiter.beginSession(&conn.entry)
 	defer s.limiter.endSession()
 	// The PROXY header, if there has to be one, is read before anything else is done.
 	if _, err := conn.Read(nil); err != nil {

@@ -1,0 +1,76 @@
+package downstream
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
+)
+
+// requestBody is the body of a request of HTTP/1. Nothing of it is read before somebody asks, nor
+// is the client told to go on.
+type requestBody struct {
+	answer *answer
+	closed atomic.Bool
+
+	mu      sync.Mutex // held while it is read
+	body    http1.Body
+	expects bool // "Expect: 100-continue", and the client was not told yet
+	ended   atomic.Bool
+}
+
+var errBodyClosed = errors.New("downstream: the body was read after its request had ended")
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed.Load() {
+		return 0, errBodyClosed
+	}
+	if b.expects {
+		b.expects = false
+		b.answer.sayContinue()
+	}
+	n, err := b.body.Read(p)
+	if err == io.EOF && !b.ended.Load() { //nolint:errorlint // as readers return it
+		b.ended.Store(true)
+		b.fillTrailer()
+	}
+	return n, err
+}
+
+// fillTrailer puts the fields behind the last chunk where net/http has them.
+func (b *requestBody) fillTrailer() {
+	trailer := b.body.Trailer()
+	if trailer == nil {
+		return
+	}
+	r := b.answer.request
+	if r.Trailer == nil {
+		r.Trailer = make(http.Header)
+	}
+	adapt.AddTo(r.Trailer, trailer)
+}
+
+// Close implements io.Closer. What has not been read is the connection's to drop. It does not wait
+// for a Read.
+func (b *requestBody) Close() error {
+	b.closed.Store(true)
+	return nil
+}
+
+// finish ends its use, and waits for a Read that is under way. It reports whether the body has
+// come to its end.
+func (b *requestBody) finish() bool {
+	if b.closed.Store(true); !b.mu.TryLock() {
+		_ = b.answer.conn.SetReadDeadline(longAgo)
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	return b.body.Ended()
+}

@@ -1,0 +1,357 @@
+package downstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/kgate/kgate/internal/deadline"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
+	"github.com/kgate/kgate/proxy/tcpstate"
+)
+
+const (
+	// partingTime is for a client that has to close its connection after its last answer: a
+	// request that crosses would reset it, and the answer with it.
+	partingTime = 500 * time.Millisecond
+	// mostFields of a head. The handler may take fewer, and says so in its own words.
+	mostFields = 256
+)
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// client is a connection over which requests of HTTP/1 come, one after the other. It is for one
+// goroutine: what others do to the connection they do to its Conn.
+type client struct {
+	server *Server
+	conn   *Conn
+	limits http1.Limits
+	in     http1.Input
+	head   http1.Head
+	remote string   // the client's address
+	names  []string // for sorting
+}
+
+// serveClient serves a connection until it ends, or goes on in another protocol.
+func (s *Server) serveClient(c *Conn) {
+	c.endWith(s.base)
+	_ = c.SetReadDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
+	if !c.shakeHands(s) {
+		_ = c.Close()
+		return
+	}
+	cl := &client{server: s, conn: c, limits: http1.Limits{Bytes: s.cfg.MaxHeaderBytes, Fields: mostFields}}
+	cl.in.Reset((*heard)(c), s.cfg.MaxHeaderBytes)
+	if !s.cfg.OnlyHTTP1 && cl.speaksHTTP2() {
+		said := string(cl.in.Buffered())
+		cl.in.Discard(len(said))
+		cl.in.Release()
+		s.serveHTTP2(c, said)
+		return
+	}
+	for cl.next() { //nolint:revive // next does it all
+	}
+	if !c.is(tunnel) {
+		_ = c.over.Close()
+	}
+}
+
+// endWith has the connection end with ctx.
+func (c *Conn) endWith(ctx context.Context) {
+	unbind := context.AfterFunc(ctx, func() { _ = c.close() })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unbind = unbind
+}
+
+// is reports whether the connection has this state.
+func (c *Conn) is(s state) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == s
+}
+
+// heard reads what the client says in the protocol above TLS.
+type heard Conn
+
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.over.Read(p)
+	h.inRecord = h.inRecord && n == 0
+	return n, err
+}
+
+// speaksHTTP2 reads until it is clear whether the connection begins as one of HTTP/2 does.
+func (cl *client) speaksHTTP2() bool {
+	for {
+		said := cl.in.Buffered()
+		n := min(len(said), len(clientPreface))
+		switch {
+		case string(said[:n]) != clientPreface[:n]:
+			return false
+		case n == len(clientPreface):
+			return true
+		}
+		if n > 0 {
+			cl.conn.on(gotBytes)
+		}
+		if !cl.fill() {
+			return false // it fails again
+		}
+	}
+}
+
+// next serves the next request, and reports whether another one may follow.
+func (cl *client) next() bool {
+	n, err := cl.readHead()
+	if n == 0 {
+		if rule := http1.Rule(0); errors.As(err, &rule) {
+			cl.refuse(rule.Status(), rule.Text())
+		}
+		return false
+	}
+	framing, err := cl.head.RequestFraming()
+	if rule := http1.Rule(0); errors.As(err, &rule) {
+		cl.refuse(rule.Status(), rule.Text())
+		return false
+	}
+	r, err := adapt.Request(&cl.head, framing)
+	if err != nil {
+		cl.refuse(http.StatusBadRequest, "the target cannot be read")
+		return false
+	}
+	expects := cl.head.HasToken(http1.Expect, "100-continue") && r.ProtoMinor > 0
+	if len(r.Header["Expect"]) > 0 && !expects && r.ProtoMinor > 0 {
+		cl.refuse(http.StatusExpectationFailed, "the expectation cannot be met")
+		return false
+	}
+	cl.in.Discard(n)
+	cl.in.Release()
+	cl.head.Reset()
+	return cl.serve(r, framing, expects)
+}
+
+// readHead reads until a whole head is there, and returns its length; 0: there is none. The error
+// is a http1.Rule, or the connection's.
+func (cl *client) readHead() (int, error) {
+	for {
+		n, err := cl.head.Request(cl.in.Buffered(), cl.limits)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if cl.in.Len() > 0 && cl.conn.on(gotBytes) == boundHead {
+			_ = cl.conn.SetReadDeadline(time.Now().Add(cl.server.cfg.ReadHeaderTimeout)) // if it fails, so does the next read
+		}
+		if !cl.fill() {
+			return 0, io.EOF
+		}
+	}
+}
+
+// fill reads once. It reports false if the connection is over.
+func (cl *client) fill() bool {
+	for {
+		err := cl.in.Fill()
+		if !errors.Is(err, deadline.ErrInterrupted) {
+			return err == nil
+		}
+		if ends, came := cl.makeRoom(); ends || came {
+			return came
+		}
+	}
+}
+
+// lastCall is for what the kernel has and the runtime has not noticed yet.
+const lastCall = time.Millisecond
+
+// makeRoom decides what to do when the limiter wants the connection's place: it ends, unless some
+// of a request has come that was not read yet.
+func (cl *client) makeRoom() (ends, came bool) {
+	c := cl.conn
+	if c.is(isIdle) {
+		_ = c.SetReadDeadline(time.Now().Add(lastCall)) // if it fails, so does the read
+		switch err := cl.in.Fill(); {
+		case err == nil:
+			return false, true
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return true, false
+		case c.inRecord: // TLS has some of it
+			c.on(gotBytes)
+			_ = c.SetReadDeadline(time.Now().Add(cl.server.cfg.ReadHeaderTimeout))
+			return false, false
+		case tcpstate.HasUnread(c.raw): // on a machine that stood
+			_ = c.reads.Interrupt(c.Conn)
+			return false, false
+		}
+	} else if tcpstate.HasUnread(c.raw) {
+		c.listener.limiter.stays(&c.entry)
+		return false, false
+	}
+	return c.on(isFull) == end, false
+}
+
+// refuse answers what is no request that the handler could judge.
+func (cl *client) refuse(status int, text string) {
+	a := http1.Answer{Status: status, Body: []byte(text + "\n"), Close: true, Fields: []http1.Field{{Name: "Content-Type", Value: "text/plain; charset=utf-8"}}}
+	out, err := a.Append(nil, time.Now())
+	if err != nil {
+		return
+	}
+	c := cl.conn
+	c.listener.limiter.logRefusal(c.RemoteAddr(), fmt.Sprintf("%d %s: %s", status, http.StatusText(status), text))
+	_ = c.SetWriteDeadline(time.Now().Add(LingerTimeout))
+	if _, err = c.over.Write(out); err == nil && c.on(isLast) == drain {
+		cl.drain(LingerTimeout)
+	}
+}
+
+// serve has the handler answer a request, and reports whether another one may follow.
+func (cl *client) serve(r *http.Request, framing http1.Framing, expects bool) bool {
+	c, cfg := cl.conn, &cl.server.cfg
+	if cl.remote == "" {
+		cl.remote = c.RemoteAddr().String()
+	}
+	w := &answer{client: cl, conn: c, header: make(http.Header)}
+	w.ctx.conn, w.ctx.base = c, cl.server.base
+	r = r.WithContext(&w.ctx)
+	r.RemoteAddr = cl.remote
+	w.request = r
+	w.body.answer = w
+	if framing.Kind == http1.None {
+		w.body.ended.Store(true)
+	} else {
+		w.body.expects = expects
+		r.Body = &w.body
+	}
+	w.body.body.Reset(&cl.in, framing, cl.limits)
+	_, _ = c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(writeDeadline(cfg.WriteTimeout))
+	c.begin(&w.ctx)
+	whole := cl.handle(w)
+	c.end()
+	w.ctx.end()
+	defer w.release()
+	if w.hijacked {
+		return false
+	}
+	if !whole {
+		w.body.finish()
+		return false
+	}
+	if cfg.WriteTimeout == 0 {
+		_ = c.SetWriteDeadline(time.Now().Add(cfg.StallTimeout)) // a client may send requests and read no answers
+	}
+	again := w.finish()
+	read := w.body.finish()
+	switch {
+	case w.err != nil:
+		return false
+	case again && read:
+		c.on(isAnswered)
+		_ = c.SetReadDeadline(time.Now().Add(cfg.IdleTimeout))
+		return true
+	case c.on(isLast) != drain:
+	case !read:
+		cl.drain(LingerTimeout)
+	case !r.Close || cl.in.Len() > 0 || tcpstate.HasUnread(c.raw):
+		cl.drain(partingTime)
+	}
+	return false
+}
+
+func writeDeadline(after time.Duration) time.Time {
+	if after == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(after)
+}
+
+// handle calls the handler, and reports whether it has returned in order.
+func (cl *client) handle(w *answer) (whole bool) {
+	defer func() {
+		switch v := recover(); {
+		case whole || v == http.ErrAbortHandler: //nolint:errorlint // a panic's value is compared as net/http does
+		case v != nil:
+			cl.server.cfg.Logger.Error("panic while serving a request", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	cl.server.cfg.Handler.ServeHTTP(w, w.request)
+	return true
+}
+
+// drain reads and drops what the client still sends: a connection that is closed with unread bytes
+// is reset, and its client may lose an answer that it has not read yet (RFC 9112, section 9.6).
+func (cl *client) drain(within time.Duration) {
+	c := cl.conn
+	if c.stalled.Load() || c.listener.limiter.hasEnded() {
+		return
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(within))
+	if c.tls != nil {
+		_ = c.tls.CloseWrite()
+	}
+	_ = tcpstate.CloseWrite(c.raw)
+	cl.in.Discard(cl.in.Len())
+	cl.in.Release()
+	_ = c.raw.SetReadDeadline(time.Now().Add(within))
+	_, err := io.Copy(io.Discard, c.raw)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.on(timedOut)
+	}
+}
+
+// shakeHands is TLS's beginning, within the time for a request's head. It reports whether the
+// connection may go on.
+func (c *Conn) shakeHands(s *Server) bool {
+	if c.tls == nil {
+		return true
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
+	err := c.tls.HandshakeContext(s.base)
+	if err == nil {
+		state := c.tls.ConnectionState()
+		c.tlsState = &state
+		return true
+	}
+	if header := (tls.RecordHeaderError{}); errors.As(err, &header) && header.Conn != nil && looksLikeHTTP(header.RecordHeader) {
+		_, _ = io.WriteString(header.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+		err = errors.New("the client sent HTTP in the clear")
+	}
+	c.listener.limiter.logger.Debug("TLS handshake failed", slog.String("remote", c.RemoteAddr().String()), slog.Any("error", err))
+	return false
+}
+
+// looksLikeHTTP reports whether the first bytes of a connection are those of a request in HTTP/1.
+func looksLikeHTTP(first [5]byte) bool {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodOptions} {
+		if strings.HasPrefix(method+" /", string(first[:])) {
+			return true
+		}
+	}
+	return false
+}
+
+// accept serves what a listener accepts, until the server closes.
+func (s *Server) accept(l *listener, serve func(*Conn)) error {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if s.isClosing() || !s.acceptAgain(err) {
+				return err
+			}
+			continue
+		}
+		go serve(conn.(*Conn))
+		runtime.Gosched() // it enters the line before the next one is accepted, as a rule
+	}
+}

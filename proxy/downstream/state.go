@@ -1,0 +1,136 @@
+package downstream
+
+// state of a client's connection.
+type state uint8
+
+const (
+	isNew    state = iota // nothing of a request has come
+	isIdle                // between two requests
+	inHead                // a part of a request's head has come
+	waiting               // a request waits to be admitted: nothing is read
+	serving               // a request is served
+	draining              // the last answer is out; what comes is dropped
+	tunnel                // another protocol has the connection: HTTP/2, an upgrade, TCP
+	closed
+	states // how many
+)
+
+// event is what happens to a connection.
+type event uint8
+
+const (
+	gotBytes   event = iota // a part of a head has come
+	gotHead                 // a whole one has
+	gotEnd                  // the client has closed its sending side, or a write to it has failed
+	gotReset                // the client has reset the connection
+	timedOut                // the time for what has to come is over
+	isGranted               // the request is admitted
+	isAnswered              // the answer is out, and another request may follow
+	isLast                  // the answer is out, and no other request may follow
+	isSwitched              // the connection goes on in another protocol
+	isFull                  // others want the place
+	isClosed                // by the gateway
+	events                  // how many
+)
+
+// effect is what has to be done after an event.
+type effect uint8
+
+const (
+	nothing   effect = iota
+	boundHead        // the time for the rest of the head begins
+	serve            // the handler gets the request
+	await            // the next request may come
+	tell             // the watcher is told, and what is written fails
+	drain            // what comes is read and dropped, for a while
+	end              // the connection is closed
+)
+
+type transition struct {
+	to state
+	do effect
+}
+
+// transitions has what each event does to each state. What is left out does nothing, and the state
+// stays.
+//
+// A server that ends is not an event: it makes the answer that comes next the last one, and wants
+// the places of those who wait for a request, when they have had their time for it.
+var transitions = func() (t [states][events]transition) {
+	for s := range states {
+		for e := range events {
+			t[s][e] = transition{s, nothing}
+		}
+		t[s][isClosed] = transition{closed, tell}
+	}
+	t[closed][isClosed] = transition{closed, nothing}
+
+	t[isNew][gotBytes] = transition{inHead, nothing} // its time began with the connection
+	t[isIdle][gotBytes] = transition{inHead, boundHead}
+	for _, s := range []state{isNew, isIdle, inHead} {
+		t[s][gotHead] = transition{waiting, serve}
+		t[s][timedOut] = transition{s, end}
+		t[s][isFull] = transition{s, end}
+		t[s][isLast] = transition{draining, drain} // it was no request
+		t[s][isSwitched] = transition{tunnel, nothing}
+	}
+	t[waiting][isGranted] = transition{serving, nothing}
+	for _, s := range []state{waiting, serving} {
+		t[s][gotEnd] = transition{s, tell}
+		t[s][gotReset] = transition{s, tell}
+		t[s][isAnswered] = transition{isIdle, await}
+		t[s][isLast] = transition{draining, drain}
+		t[s][isSwitched] = transition{tunnel, nothing}
+	}
+	t[tunnel][gotReset] = transition{tunnel, tell} // each side may end alone
+	t[draining][gotReset] = transition{draining, end}
+	t[draining][timedOut] = transition{draining, end}
+	return t
+}()
+
+// on changes the connection's state, and returns what the caller has to do. It tells the watcher
+// itself. It may be called from any goroutine, and does not block.
+func (c *Conn) on(e event) effect {
+	c.mu.Lock()
+	was := c.state
+	t := transitions[was][e]
+	c.state = t.to
+	switch e {
+	case gotEnd, isClosed:
+		c.left = true
+	case gotReset:
+		c.left, c.reset = true, true
+	default:
+	}
+	if t.do == tell {
+		c.tellLocked(was)
+	}
+	c.mu.Unlock()
+	limits := c.listener.limiter
+	switch {
+	case was == t.to:
+	case t.to == isIdle:
+		limits.waits(&c.entry)
+	case t.to == waiting:
+		limits.serves(&c.entry)
+	case was == isIdle && t.to == inHead:
+		limits.begins(&c.entry)
+	default:
+	}
+	return t.do
+}
+
+// tellLocked tells who waits for the client to leave that it has.
+func (c *Conn) tellLocked(in state) {
+	if c.request != nil {
+		c.request.end()
+	}
+	if c.watcher == nil {
+		return
+	}
+	c.watcher.ClientLeft()
+	c.watcher = nil
+	if c.request != nil && (in == waiting || in == serving) { // a client that has closed one side only may leave a write waiting for ever
+		_ = c.SetWriteDeadline(longAgo)
+	}
+}
