@@ -63,7 +63,7 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // decorate adds the gateway's own fields to the header of an answer.
 func (ex *exchange) decorate() {
 	h := ex.Header()
-	if ex.isForeign && (ex.chunked || ex.http10 || ex.body.unread()) {
+	if ex.isForeign() && (ex.chunked || ex.http10 || ex.body.unread()) {
 		// In full duplex net/http would take what follows a broken or unread
 		// body for the next request. And a request in chunks may have had a
 		// Content-Length too, one of HTTP/1.0 Transfer-Encoding, by which somebody in

@@ -7,8 +7,8 @@ import (
 	"github.com/kgate/kgate/proxy/downstream"
 )
 
-// TestRefusedByNetHTTP: what net/http answers itself is in the log.
-func TestRefusedByNetHTTP(t *testing.T) {
+// TestRefusedIsLogged: what is answered before there is a request is in the log.
+func TestRefusedIsLogged(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
 	logger, lines := logOf()
 	g.listen(downstream.Config{Logger: logger})
@@ -17,5 +17,5 @@ func TestRefusedByNetHTTP(t *testing.T) {
 	if res := conn.response(); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("got %v", res.Status)
 	}
-	awaitLine(t, lines, "missing required Host header")
+	awaitLine(t, lines, "there is no Host")
 }

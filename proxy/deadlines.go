@@ -25,7 +25,7 @@ func (w *response) answerUnread() {
 		return
 	}
 	w.fullDuplex()
-	if !b.expects && !(w.isForeign && w.chunked) { // there the connection is closed in any case
+	if !b.expects && !(w.isForeign() && w.chunked) { // there the connection is closed in any case
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Unix(1, 0)) // only what has been read from the connection
 		_, _ = io.CopyN(io.Discard, b, readAhead)
 		if b.ended {
@@ -36,11 +36,15 @@ func (w *response) answerUnread() {
 	w.Header().Set("Connection", "close")
 }
 
+// isForeign reports whether the request came over HTTP/1 to a server of net/http's, in a program
+// that has the gateway in it.
+func (w *response) isForeign() bool { return w.http1 && w.conn == nil }
+
 // fullDuplex lets an answer go out while the request's body is still to come. By default net/http
 // reads an HTTP/1.1 request's body first: an upstream's early "413" would wait, slot in hand, for a
 // slow upload.
 func (w *response) fullDuplex() {
-	if w.isForeign {
+	if w.isForeign() {
 		_ = http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
 	}
 }
@@ -48,7 +52,7 @@ func (w *response) fullDuplex() {
 // boundNothing lifts the bound that a program's server may put on the reading of a whole request: a
 // body may take as long as its pool allows.
 func (w *response) boundNothing(r *http.Request) {
-	if w.isForeign && r.Body != nil && r.Body != http.NoBody {
+	if w.isForeign() && r.Body != nil && r.Body != http.NoBody {
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
 	}
 }
@@ -66,11 +70,11 @@ func (w *response) readOwnBody(r *http.Request) io.ReadCloser {
 // the request, and writes the rest of the answer. Of HTTP/1, package downstream sees to that. The
 // forwarded body is the one that an upstream was to have.
 func (w *response) boundEnd(forwarded *requestBody) {
-	if w.hijacked.Load() || w.http1 && !w.isForeign {
+	if w.hijacked.Load() || w.http1 && !w.isForeign() {
 		return
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
-	if w.isForeign && (w.unread.open || forwarded.unread()) {
+	if w.isForeign() && (w.unread.open || forwarded.unread()) {
 		if forwarded.unread() {
 			// An upload may still be reading. net/http would end that read, and
 			// its deadline with it.

@@ -16,7 +16,6 @@ type response struct {
 	http.ResponseWriter
 	conn       *downstream.Conn // nil: the server is not ours
 	http1      bool
-	isForeign  bool // it came over HTTP/1, and the server is a program's of net/http
 	http10     bool
 	chunked    bool // the request's body comes in chunks
 	clientGone bool
@@ -34,7 +33,7 @@ type response struct {
 func newResponse(w http.ResponseWriter, r *http.Request, conn *downstream.Conn) response {
 	return response{
 		ResponseWriter: w, conn: conn, stall: conn.StallTimeout(), unread: newUnreadBody(r),
-		http1: r.ProtoMajor == 1, isForeign: r.ProtoMajor == 1 && conn == nil, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0,
+		http1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0,
 	}
 }
 

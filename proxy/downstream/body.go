@@ -3,7 +3,9 @@ package downstream
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -14,14 +16,19 @@ import (
 // requestBody is the body of a request of HTTP/1. Nothing of it is read before somebody asks, nor
 // is the client told to go on.
 type requestBody struct {
-	answer *answer
-	closed atomic.Bool
+	conn    *Conn
+	request *http.Request // whose Trailer is filled in
+	answer  continuer
+	closed  atomic.Bool
 
 	mu      sync.Mutex // held while it is read
 	body    http1.Body
 	expects bool // "Expect: 100-continue", and the client was not told yet
 	ended   atomic.Bool
 }
+
+// continuer tells the client to send its body.
+type continuer interface{ sayContinue() }
 
 var errBodyClosed = errors.New("downstream: the body was read after its request had ended")
 
@@ -37,7 +44,11 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.answer.sayContinue()
 	}
 	n, err := b.body.Read(p)
-	if err == io.EOF && !b.ended.Load() { //nolint:errorlint // as readers return it
+	switch rule := http1.Rule(0); {
+	case err == nil, errors.As(err, &rule), errors.Is(err, os.ErrDeadlineExceeded):
+	case !errors.Is(err, io.EOF):
+		b.conn.on(gotEnd)
+	case !b.ended.Load():
 		b.ended.Store(true)
 		b.fillTrailer()
 	}
@@ -50,11 +61,11 @@ func (b *requestBody) fillTrailer() {
 	if trailer == nil {
 		return
 	}
-	r := b.answer.request
+	r := b.request
 	if r.Trailer == nil {
 		r.Trailer = make(http.Header)
 	}
-	adapt.AddTo(r.Trailer, trailer)
+	maps.Copy(r.Trailer, adapt.Header(trailer))
 }
 
 // Close implements io.Closer. What has not been read is the connection's to drop. It does not wait
@@ -68,7 +79,7 @@ func (b *requestBody) Close() error {
 // come to its end.
 func (b *requestBody) finish() bool {
 	if b.closed.Store(true); !b.mu.TryLock() {
-		_ = b.answer.conn.SetReadDeadline(longAgo)
+		_ = b.conn.SetReadDeadline(longAgo)
 		b.mu.Lock()
 	}
 	defer b.mu.Unlock()

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -26,6 +24,8 @@ const (
 	partingTime = 500 * time.Millisecond
 	// mostFields of a head. The handler may take fewer, and says so in its own words.
 	mostFields = 256
+	// mostTrailer is how many bytes there may be behind a request's body.
+	mostTrailer = 4 << 10
 )
 
 // longAgo is a deadline that has passed.
@@ -53,12 +53,18 @@ func (s *Server) serveClient(c *Conn) {
 	}
 	cl := &client{server: s, conn: c, limits: http1.Limits{Bytes: s.cfg.MaxHeaderBytes, Fields: mostFields}}
 	cl.in.Reset((*heard)(c), s.cfg.MaxHeaderBytes)
-	if !s.cfg.OnlyHTTP1 && cl.speaksHTTP2() {
-		said := string(cl.in.Buffered())
-		cl.in.Discard(len(said))
-		cl.in.Release()
-		s.serveHTTP2(c, said)
-		return
+	if !s.cfg.OnlyHTTP1 {
+		switch is, ok := cl.speaksHTTP2(); {
+		case !ok:
+			_ = c.over.Close()
+			return
+		case is:
+			said := string(cl.in.Buffered())
+			cl.in.Discard(len(said))
+			cl.in.Release()
+			s.serveHTTP2(c, said)
+			return
+		}
 	}
 	for cl.next() { //nolint:revive // next does it all
 	}
@@ -67,46 +73,23 @@ func (s *Server) serveClient(c *Conn) {
 	}
 }
 
-// endWith has the connection end with ctx.
-func (c *Conn) endWith(ctx context.Context) {
-	unbind := context.AfterFunc(ctx, func() { _ = c.close() })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unbind = unbind
-}
-
-// is reports whether the connection has this state.
-func (c *Conn) is(s state) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state == s
-}
-
-// heard reads what the client says in the protocol above TLS.
-type heard Conn
-
-func (h *heard) Read(p []byte) (int, error) {
-	n, err := h.over.Read(p)
-	h.inRecord = h.inRecord && n == 0
-	return n, err
-}
-
-// speaksHTTP2 reads until it is clear whether the connection begins as one of HTTP/2 does.
-func (cl *client) speaksHTTP2() bool {
+// speaksHTTP2 reads until it is clear whether the connection begins as one of HTTP/2 does. It
+// reports false if the connection is over before.
+func (cl *client) speaksHTTP2() (is, ok bool) {
 	for {
 		said := cl.in.Buffered()
 		n := min(len(said), len(clientPreface))
 		switch {
 		case string(said[:n]) != clientPreface[:n]:
-			return false
+			return false, true
 		case n == len(clientPreface):
-			return true
+			return true, true
 		}
 		if n > 0 {
 			cl.conn.on(gotBytes)
 		}
 		if !cl.fill() {
-			return false // it fails again
+			return false, false
 		}
 	}
 }
@@ -226,14 +209,14 @@ func (cl *client) serve(r *http.Request, framing http1.Framing, expects bool) bo
 	r = r.WithContext(&w.ctx)
 	r.RemoteAddr = cl.remote
 	w.request = r
-	w.body.answer = w
+	w.body.conn, w.body.request, w.body.answer = c, r, w
 	if framing.Kind == http1.None {
 		w.body.ended.Store(true)
 	} else {
 		w.body.expects = expects
 		r.Body = &w.body
 	}
-	w.body.body.Reset(&cl.in, framing, cl.limits)
+	w.body.body.Reset(&cl.in, framing, http1.Limits{Bytes: mostTrailer, Fields: mostFields})
 	_, _ = c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(writeDeadline(cfg.WriteTimeout))
 	c.begin(&w.ctx)
 	whole := cl.handle(w)
@@ -339,19 +322,4 @@ func looksLikeHTTP(first [5]byte) bool {
 		}
 	}
 	return false
-}
-
-// accept serves what a listener accepts, until the server closes.
-func (s *Server) accept(l *listener, serve func(*Conn)) error {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			if s.isClosing() || !s.acceptAgain(err) {
-				return err
-			}
-			continue
-		}
-		go serve(conn.(*Conn))
-		runtime.Gosched() // it enters the line before the next one is accepted, as a rule
-	}
 }

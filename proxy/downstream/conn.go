@@ -113,7 +113,8 @@ func (c *Conn) Close() error {
 	switch {
 	case c.closing.Load():
 		return nil
-	case c.entry.kept.Load() && !c.stalled.Load() && !tcpstate.IsDelivered(c.raw) && c.closing.CompareAndSwap(false, true):
+	case c.entry.kept.Load() && !c.entry.fresh.Load() && !c.stalled.Load() && !tcpstate.IsDelivered(c.raw) && c.closing.CompareAndSwap(false, true):
+		c.listener.limiter.serves(&c.entry) // another one can make room sooner
 		go c.deliver()
 		return nil
 	}
@@ -134,7 +135,7 @@ func (c *Conn) close() error {
 	}
 	err := c.Conn.Close()
 	c.listener.limiter.leave(&c.entry)
-	c.on(isClosed)
+	c.on(byUs)
 	return err
 }
 
@@ -362,4 +363,75 @@ func foreignConn(ctx context.Context) *net.TCPConn {
 		}
 	}
 	return nil
+}
+
+// on changes the connection's state, and returns what the caller has to do. It tells the watcher
+// itself. It may be called from any goroutine, and does not block.
+func (c *Conn) on(e event) effect {
+	c.mu.Lock()
+	was := c.state
+	t := transitions[was][e]
+	c.state = t.to
+	switch e {
+	case gotEnd, byUs:
+		c.left = true
+	case gotReset:
+		c.left, c.reset = true, true
+	default:
+	}
+	if t.do == tell {
+		c.tellLocked(was)
+	}
+	c.mu.Unlock()
+	limits := c.listener.limiter
+	switch {
+	case was == t.to:
+	case t.to == isIdle:
+		limits.waits(&c.entry)
+	case t.to == waiting:
+		limits.serves(&c.entry)
+	case was == isIdle && t.to == inHead:
+		limits.begins(&c.entry)
+	default:
+	}
+	return t.do
+}
+
+// tellLocked tells who waits for the client to leave that it has.
+func (c *Conn) tellLocked(in state) {
+	if c.request != nil {
+		c.request.end()
+	}
+	if c.watcher == nil {
+		return
+	}
+	c.watcher.ClientLeft()
+	c.watcher = nil
+	if c.request != nil && (in == waiting || in == serving) { // a client that has closed one side only may leave a write waiting for ever
+		_ = c.SetWriteDeadline(longAgo)
+	}
+}
+
+// endWith has the connection end with ctx.
+func (c *Conn) endWith(ctx context.Context) {
+	unbind := context.AfterFunc(ctx, func() { _ = c.close() })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unbind = unbind
+}
+
+// is reports whether the connection has this state.
+func (c *Conn) is(s state) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == s
+}
+
+// heard reads what the client says in the protocol above TLS.
+type heard Conn
+
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.over.Read(p)
+	h.inRecord = h.inRecord && n == 0
+	return n, err
 }

@@ -3,7 +3,6 @@ package downstream
 import (
 	"net"
 	"time"
-
 )
 
 // frameTimer bounds the time that an HTTP/2 client takes for one frame, or for a

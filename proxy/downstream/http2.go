@@ -129,3 +129,13 @@ func (h *h2Conn) leave() {
 	h.leaves.Store(true)
 	_ = h.server.Shutdown(c.listener.base)
 }
+
+func (c *Conn) askToLeave() {
+	if h := c.http2.Load(); h != nil {
+		go h.leave()
+		return
+	}
+	_ = c.reads.Interrupt(c.Conn)
+}
+
+func (c *Conn) askToStay() { _ = c.reads.Settle(c.Conn) }

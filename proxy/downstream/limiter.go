@@ -55,16 +55,6 @@ type keeper interface {
 	askToStay() // takes that back
 }
 
-func (c *Conn) askToLeave() {
-	if h := c.http2.Load(); h != nil {
-		go h.leave()
-		return
-	}
-	_ = c.reads.Interrupt(c.Conn)
-}
-
-func (c *Conn) askToStay() { _ = c.reads.Settle(c.Conn) }
-
 // entry is a connection as the limiter knows it. limiter.mu guards its fields; fresh and kept may
 // be read without it.
 type entry struct {

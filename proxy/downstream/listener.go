@@ -24,7 +24,7 @@ type listener struct {
 	// headerTime bounds what a client has to say first.
 	headerTime time.Duration
 	stallTime  time.Duration // see Conn.StallTimeout
-	base      context.Context
+	base       context.Context
 
 	closed bool // guarded by limiter.mu
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -178,6 +179,39 @@ func (s *Server) open(l net.Listener) (*listener, error) {
 	s.listeners = append(s.listeners, opened)
 	s.serving.Add(1)
 	return opened, nil
+}
+
+// accept serves what a listener accepts, until the server closes.
+func (s *Server) accept(l *listener, serve func(*Conn)) error {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if s.isClosing() || !s.acceptAgain(err) {
+				return err
+			}
+			continue
+		}
+		go serve(conn.(*Conn))
+		runtime.Gosched() // it enters the line before the next one is accepted, as a rule
+	}
+}
+
+// acceptAgain waits after a failure that passes, such as too many open files, and
+// reports whether it is one.
+func (s *Server) acceptAgain(err error) bool {
+	var passing interface{ Temporary() bool }
+	if !errors.As(err, &passing) || !passing.Temporary() {
+		return false
+	}
+	if suppressed, ok := s.limiter.once.Allow("accept"); ok {
+		s.cfg.Logger.Warn("a connection cannot be accepted", slog.Any("error", err), slog.Int("suppressed", suppressed))
+	}
+	const pause = 50 * time.Millisecond
+	select {
+	case <-time.After(pause):
+	case <-s.base.Done():
+	}
+	return true
 }
 
 func (s *Server) isClosing() bool {

@@ -29,7 +29,7 @@ const (
 	isLast                  // the answer is out, and no other request may follow
 	isSwitched              // the connection goes on in another protocol
 	isFull                  // others want the place
-	isClosed                // by the gateway
+	byUs                    // by the gateway
 	events                  // how many
 )
 
@@ -61,9 +61,9 @@ var transitions = func() (t [states][events]transition) {
 		for e := range events {
 			t[s][e] = transition{s, nothing}
 		}
-		t[s][isClosed] = transition{closed, tell}
+		t[s][byUs] = transition{closed, tell}
 	}
-	t[closed][isClosed] = transition{closed, nothing}
+	t[closed][byUs] = transition{closed, nothing}
 
 	t[isNew][gotBytes] = transition{inHead, nothing} // its time began with the connection
 	t[isIdle][gotBytes] = transition{inHead, boundHead}
@@ -87,50 +87,3 @@ var transitions = func() (t [states][events]transition) {
 	t[draining][timedOut] = transition{draining, end}
 	return t
 }()
-
-// on changes the connection's state, and returns what the caller has to do. It tells the watcher
-// itself. It may be called from any goroutine, and does not block.
-func (c *Conn) on(e event) effect {
-	c.mu.Lock()
-	was := c.state
-	t := transitions[was][e]
-	c.state = t.to
-	switch e {
-	case gotEnd, isClosed:
-		c.left = true
-	case gotReset:
-		c.left, c.reset = true, true
-	default:
-	}
-	if t.do == tell {
-		c.tellLocked(was)
-	}
-	c.mu.Unlock()
-	limits := c.listener.limiter
-	switch {
-	case was == t.to:
-	case t.to == isIdle:
-		limits.waits(&c.entry)
-	case t.to == waiting:
-		limits.serves(&c.entry)
-	case was == isIdle && t.to == inHead:
-		limits.begins(&c.entry)
-	default:
-	}
-	return t.do
-}
-
-// tellLocked tells who waits for the client to leave that it has.
-func (c *Conn) tellLocked(in state) {
-	if c.request != nil {
-		c.request.end()
-	}
-	if c.watcher == nil {
-		return
-	}
-	c.watcher.ClientLeft()
-	c.watcher = nil
-	if c.request != nil && (in == waiting || in == serving) { // a client that has closed one side only may leave a write waiting for ever
-		_ = c.SetWriteDeadline(longAgo)
-	}
-}
