@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/proxy/tcpstate"
@@ -33,7 +32,6 @@ type h2Conn struct {
 	said     string // by the client, that was read before
 	frames   frameTimer
 	server   *http.Server
-	leaves   atomic.Bool // the server shuts down, and closes the connection if it is idle
 }
 
 // serveHTTP2 has net/http serve a connection whose client has said this much. It has a server of its
@@ -104,20 +102,6 @@ func (h *h2Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. A server that shuts down closes an idle connection while it says GOAWAY:
-// it is closed when that is out, unless a request has come before.
-func (h *h2Conn) Close() error {
-	if !h.leaves.CompareAndSwap(true, false) {
-		return h.Conn.Close()
-	}
-	time.AfterFunc(goodbyeTime, func() {
-		if h.client.entry.kept.Load() {
-			_ = h.Conn.Close()
-		}
-	})
-	return nil
-}
-
 // leave has the connection end, since others want its place. A GOAWAY names the last request that
 // was seen, so that the client can send the others again.
 func (h *h2Conn) leave() {
@@ -126,8 +110,11 @@ func (h *h2Conn) leave() {
 		c.listener.limiter.stays(&c.entry)
 		return
 	}
-	h.leaves.Store(true)
-	_ = h.server.Shutdown(c.listener.base)
+	ctx, cancel := context.WithTimeout(c.listener.base, goodbyeTime)
+	defer cancel()
+	if _ = h.server.Shutdown(ctx); c.entry.kept.Load() { // else a request has come before
+		_ = h.Conn.Close()
+	}
 }
 
 func (c *Conn) askToLeave() {
