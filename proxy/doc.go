@@ -27,7 +27,7 @@
 //
 // # Model
 //
-//	downstream the client's connection; net/http parses what comes      package downstream
+//	downstream the client's connection, and what comes over it          package downstream
 //	Handler    one snapshot per configuration                           handler.go, snapshot.go
 //	exchange   one request: guard, first matching route, then           serve.go, guard.go, target.go, route.go
 //	           with a pool: Admitter.Acquire, or Tickets.Redeem         admit.go, tickets.go

@@ -8,22 +8,17 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// net/http notices that an HTTP/1.1 client has left by reading on from the
-// connection. It can do so only once the request's body has been read to its end,
-// and only until a byte comes that belongs to no request yet: one stray CR, or a
-// pipelined request, and it notices nothing more. Here nothing is read before
-// admission, and an upstream may answer without ever reading the body: such a
-// client would keep its place in line, or its slot, for nothing.
+// A server that reads on from the connection notices that its client has left only once the
+// request's body has been read to its end, and only until a byte comes that belongs to no request
+// yet: one stray CR, or a pipelined request. Here nothing is read before admission, and an upstream
+// may answer without ever reading the body: such a client would keep its place in line, or its
+// slot, for nothing.
 //
 // So the kernel is asked to tell when a client closes its connection
 // (disconnect_linux.go). That reads nothing, and costs one system call for each
 // connection. HTTP/2 needs none of it: there net/http reads all the time.
 //
-// As with net/http, a client that closes its sending side counts as gone.
-//
-// Where the kernel tells, net/http need not read. Its read costs a goroutine that
-// parks, two deadlines and a wake-up for each request, a tenth of all its work.
-// Conn.Read returns at once with nothing, and net/http does not try again.
+// A client that closes its sending side counts as gone.
 
 // leaver is told when a client leaves.
 type leaver interface{ leave(reset bool) }

@@ -8,8 +8,8 @@ import (
 )
 
 // disconnectWatch would need a way to learn of a connection's end without reading
-// from it. Without one, a client that leaves is noticed as net/http notices it:
-// not before its body has been read, and not after a stray byte.
+// from it. Without one, a client that leaves is noticed when its body is read, or something
+// is written to it.
 type disconnectWatch struct{}
 
 func newDisconnectWatch() (*disconnectWatch, error) { return new(disconnectWatch), nil }
