@@ -25,7 +25,7 @@ func (w *response) answerUnread() {
 		return
 	}
 	w.fullDuplex()
-	if !b.expects && !(w.isForeign() && w.chunked) { // there the connection is closed in any case
+	if !b.expects && (!w.isForeign() || !w.chunked) { // there the connection is closed in any case
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Unix(1, 0)) // only what has been read from the connection
 		_, _ = io.CopyN(io.Discard, b, readAhead)
 		if b.ended {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -114,7 +115,7 @@ func (w *answer) writeHeader(status int) {
 	var err error
 	*out = http1.AppendStatusLine(*out, status)
 	if *out, w.client.names, err = adapt.AppendHeader(*out, w.header, w.isNotHead, w.client.names); err != nil {
-		w.client.server.cfg.Logger.Error("an answer has a field that cannot be written", "error", err)
+		w.client.server.cfg.Logger.Error("an answer has a field that cannot be written", slog.Any("error", err))
 		w.status, w.last, w.sized, w.length = http.StatusInternalServerError, true, true, 0
 		*out = http1.AppendStatusLine((*out)[:0], w.status)
 	}

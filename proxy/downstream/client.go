@@ -66,7 +66,7 @@ func (s *Server) serveClient(c *Conn) {
 			return
 		}
 	}
-	for cl.next() { //nolint:revive // next does it all
+	for cl.next() {
 	}
 	if !c.is(tunnel) {
 		_ = c.over.Close()

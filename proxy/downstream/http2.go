@@ -113,7 +113,7 @@ func (h *h2Conn) leave() {
 	ctx, cancel := context.WithTimeout(c.listener.base, goodbyeTime)
 	defer cancel()
 	if _ = h.server.Shutdown(ctx); c.entry.kept.Load() { // else a request has come before
-		_ = h.Conn.Close()
+		_ = h.Close()
 	}
 }
 
