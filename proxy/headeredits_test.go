@@ -139,7 +139,7 @@ func TestHeaderEditsTrailer(t *testing.T) {
 	to, seen := wireUpstream(t, wireOK)
 	g := newGateway(t, 1, http.NotFoundHandler(), edits, func(c *Config) { c.Pools[0].Upstreams = []*url.URL{to} })
 	conn := g.dial()
-	conn.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Real-Ip, X-Sum, X-Forwarded-For, Forwarded, X-Request-Id, Host, Connection\r\n\r\n2\r\nab\r\n0\r\n" +
+	conn.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Real-Ip, X-Sum, X-Forwarded-For, Forwarded, X-Request-Id, Connection\r\n\r\n2\r\nab\r\n0\r\n" +
 		"X-Real-Ip: 203.0.113.9\r\nX-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\nX-Request-Id: forged\r\nX-Sum: 7\r\nx_real_ip: 203.0.113.9\r\nX-Late: 1\r\n" +
 		"Host: evil\r\nConnection: close\r\nContent-Length: 9\r\nTransfer-Encoding: gzip\r\n\r\n")
 	if res := conn.response(); res.StatusCode != 200 {
@@ -148,6 +148,11 @@ func TestHeaderEditsTrailer(t *testing.T) {
 	wire := <-seen
 	if got := fields(wire, "trailer", "forged", "x-real-ip", "x_real_ip", "x-sum", "x-late", "evil", "connection", "content-length", "gzip"); !slices.Equal(got, []string{"Trailer: X-Sum", "X-Real-Ip: 127.0.0.1", "X-Sum: 7"}) {
 		t.Errorf("the upstream got %q in %q", got, wire)
+	}
+	conn = g.dial()
+	conn.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: Host\r\n\r\n0\r\n\r\n")
+	if res := conn.response(); res.StatusCode != 400 {
+		t.Errorf("a trailer that is to have a host: got %v", res.Status)
 	}
 }
 
