@@ -362,6 +362,7 @@ func (w *answer) sayContinue() {
 
 // Hijack implements http.Hijacker. The connection is the caller's to close.
 func (w *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.body.finish() // not under mu: its reader may be about to say 100 Continue
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -371,7 +372,6 @@ func (w *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errors.New("downstream: the answer has begun")
 	}
 	w.hijacked = true
-	w.body.finish()
 	w.conn.on(isSwitched)
 	_ = w.conn.SetDeadline(time.Time{})
 	in := &w.client.in
