@@ -11,7 +11,7 @@ import (
 )
 
 // recoveryReasons are the reasons of Recovered.
-var recoveryReasons = []string{"loss", "return", "k", "rate", "leave", "spread", "audit"}
+var recoveryReasons = []string{"loss", "return", "k", "rate", "leave", "spread", "several", "repair"}
 
 // other is the label for all values that are on no list.
 const other = "other"

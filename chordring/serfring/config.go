@@ -27,8 +27,9 @@ var (
 	errNobody = errors.New("serfring: no gateway of the join list answers")
 	// ErrName means that another live gateway has this gateway's name.
 	ErrName = errors.New("serfring: another gateway has this name")
-	// ErrKey means that the asked gateway uses another gossip key, or none.
-	ErrKey = errors.New("serfring: gossip key differs")
+	// ErrKey means that the asked gateway uses another gossip key, or none. It then closes the
+	// connection, as one does that ends just then: which it is, only trying again tells.
+	ErrKey = errors.New("serfring: gossip key differs, or the other gateway has just ended")
 )
 
 // Config says who this gateway is and how it finds the others.

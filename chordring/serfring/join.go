@@ -147,7 +147,7 @@ func (a *Agent) complain(err error) {
 		}
 	case errors.Is(err, ErrKey):
 		if a.advise.once.First("join: key") {
-			log.Warn("not joined: gossip key differs", name, list, cause,
+			log.Warn("not joined: gossip key differs, or the other gateway has just ended", name, list, cause,
 				slog.String("hint", "give every gateway the same cluster.key_file, or the same gossip key"))
 		}
 	case time.Since(a.began) < patience:

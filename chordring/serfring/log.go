@@ -41,7 +41,7 @@ func (w *adviser) Write(line []byte) (int, error) {
 		}
 	case speaksOfKeys(text):
 		if w.once.First("key") {
-			w.logger.LogAttrs(ctx, level, "gossip refused: key differs",
+			w.logger.LogAttrs(ctx, level, "gossip refused: key differs, or the other gateway has just ended",
 				slog.String("hint", "give every gateway the same cluster.key_file, or the same gossip key"), detail)
 		}
 	case w.once.First(cause(text)):

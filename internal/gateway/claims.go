@@ -25,8 +25,9 @@ type claims struct {
 	guests   map[*guest]struct{}
 	events   []ownEvent // for the machine, in order
 	rate     serviceRate
-	idle     signal    // no request waits or is in flight
-	newest   time.Time // arrival of the youngest request that was admitted
+	hold     time.Duration // moving mean of the holds that have ended
+	idle     signal        // no request waits or is in flight
+	newest   time.Time     // arrival of the youngest request that was admitted
 }
 
 // ownEvent is an event of the machine that this gateway's own requests cause.
@@ -118,6 +119,14 @@ func (c *claims) release(s *claim) {
 		}
 		s.wake()
 	case slotGranted:
+		if !s.at.IsZero() {
+			const weight = 8 // as in serviceRate
+			if held := c.shared.now().Sub(s.at); c.hold == 0 {
+				c.hold = held
+			} else {
+				c.hold += (held - c.hold) / weight
+			}
+		}
 		c.use(-1)
 		c.released(s)
 		c.shared.spans.leave(s)

@@ -103,7 +103,11 @@ const (
 	ReasonRate   Reason = "rate"   // the rate was changed
 	ReasonLeave  Reason = "leave"  // a gateway left in order
 	ReasonSpread Reason = "spread" // nobody waited, and one gateway had most of the free tokens
-	ReasonAudit  Reason = "audit"  // an audit found tokens lost or doubled, or a message was lost
+	// ReasonSeveral: this gateway has learned of several epochs at once.
+	ReasonSeveral Reason = "several"
+	// ReasonRepair: the pool's home has asked for it, since an audit found tokens lost or doubled, or
+	// a message was lost.
+	ReasonRepair Reason = "repair"
 )
 
 // Config of a Gateway.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"container/heap"
 	"context"
 	"slices"
 	"sort"
@@ -21,9 +22,10 @@ const positionsKeep = time.Second
 type lineView struct {
 	// Stamps are the arrival times of its waiting requests.
 	Stamps []int64
-	// PerSecond is how many of them have been admitted in a second, lately; 0 if
-	// none had to wait.
-	PerSecond float64
+	// Hold is the mean of the holds that have ended lately, 0 if none has, and Held how long
+	// each slot in use has been held so far.
+	Hold time.Duration
+	Held []time.Duration
 }
 
 // positions is the whole line of a pool, for a moment.
@@ -31,7 +33,7 @@ type positions struct {
 	turn   chan struct{} // whoever fills it may read and write the others
 	at     time.Time
 	stamps []int64
-	rate   float64
+	waits  []time.Duration // of each in the line, and of one more; nil: not known
 }
 
 // Position returns the place in a pool's line, from 1, of a request that came at the given
@@ -49,13 +51,14 @@ func lineOf(p *poolDriver) lineView {
 	defer p.mu.Unlock()
 	v := lineView{Stamps: make([]int64, 0, p.waiting)}
 	for _, s := range p.all() {
-		if s.state == slotWaiting {
+		switch {
+		case s.state == slotWaiting:
 			v.Stamps = append(v.Stamps, s.since.UnixNano())
+		case s.state == slotGranted && !s.at.IsZero():
+			v.Held = append(v.Held, p.now().Sub(s.at))
 		}
 	}
-	if p.waiting > 0 && p.rate.every > 0 {
-		v.PerSecond = float64(time.Second) / float64(p.rate.every)
-	}
+	v.Hold = p.hold
 	return v
 }
 
@@ -70,19 +73,82 @@ func (l *positions) of(ctx context.Context, p *poolDriver, stamp int64) (n int, 
 		return 0, 0
 	}
 	if now := p.now(); now.Sub(l.at) > positionsKeep {
-		l.at, l.stamps, l.rate = now, nil, 0
+		l.at, l.stamps = now, nil
+		var held, holds []time.Duration
 		for _, v := range wholeLine(p) {
-			l.stamps = append(l.stamps, v.Stamps...)
-			l.rate += v.PerSecond
+			l.stamps, held = append(l.stamps, v.Stamps...), append(held, v.Held...)
+			if v.Hold > 0 {
+				holds = append(holds, v.Hold)
+			}
 		}
 		slices.Sort(l.stamps)
+		p.mu.Lock()
+		k := p.spec.K
+		p.mu.Unlock()
+		l.waits = expect(len(l.stamps)+1, k, mean(holds), held)
 	}
 	n = 1 + sort.Search(len(l.stamps), func(i int) bool { return l.stamps[i] >= stamp })
-	if l.rate > 0 {
-		wait = time.Duration(float64(n) / l.rate * float64(time.Second))
+	if l.waits != nil {
+		wait = l.waits[n-1]
 	}
 	return n, wait
 }
+
+func mean(of []time.Duration) time.Duration {
+	var sum time.Duration
+	for _, d := range of {
+		sum += d
+	}
+	return sum / time.Duration(max(1, len(of)))
+}
+
+// expect returns how long the first n in a line of k slots may wait, if holds last as long as they
+// did, or as those do that have not ended; nil if none has ended: nothing is known. Slots that have been held for
+// longer than usual come back one after the other within another hold, or later if they are very
+// late.
+func expect(n, k int, usual time.Duration, held []time.Duration) []time.Duration {
+	if usual <= 0 || k <= 0 {
+		return nil
+	}
+	usual = max(usual, mean(held)/2)
+	slices.Sort(held)
+	held = held[:min(k, len(held))]
+	inTime, _ := slices.BinarySearch(held, usual)
+	late := time.Duration(len(held) - inTime)
+	free := make(times, 0, k) // when each slot is free again
+	for i, d := range held {
+		if i < inTime {
+			free = append(free, usual-d)
+		} else {
+			free = append(free, max((d-usual)/4, usual*time.Duration(i-inTime+1)/(late+1)))
+		}
+	}
+	for len(free) < k { // on its way, or at a gateway that does not answer
+		free = append(free, usual/2)
+	}
+	heap.Init(&free)
+	waits := make([]time.Duration, n)
+	for i := range waits {
+		waits[i] = max(free[0], time.Millisecond)
+		free[0] += usual
+		heap.Fix(&free, 0)
+	}
+	return waits
+}
+
+// times are a heap, the earliest first.
+type times []time.Duration
+
+var _ heap.Interface = (*times)(nil)
+
+func (t times) Len() int           { return len(t) }
+func (t times) Less(i, j int) bool { return t[i] < t[j] }
+func (t times) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+
+// Push and Pop are not used: there are always as many times as slots.
+func (t *times) Push(any) {}
+
+func (t *times) Pop() any { return nil }
 
 // wholeLine asks all gateways. It has no caller's context: many use the answers, and the
 // one that asked first may leave.

@@ -92,8 +92,10 @@ func reasonOf(before, after membership.Pool, left bool) Reason {
 		return ReasonLeave
 	case after.Spread:
 		return ReasonSpread
+	case before.Epoch == 0 || after.Epoch > before.Epoch+1:
+		return ReasonSeveral
 	default:
-		return ReasonAudit
+		return ReasonRepair
 	}
 }
 

@@ -74,7 +74,7 @@ func (r *rollCall) behind() error {
 	called := r.called()
 	floor, from := r.known()
 	if last := r.lastEntry(); last.Before(floor) {
-		return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): was an old copy of data_dir put back?",
+		return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): it has missed what came after, or an old copy of data_dir was put back",
 			errBehind, last.Index, last.Term, from, floor.Index, floor.Term)
 	}
 	if called {

@@ -1,6 +1,19 @@
 package node
 
-import "fmt"
+import (
+	"fmt"
+	"log/slog"
+)
+
+// logDisk logs that the disk of data_dir is nearly full, when it has become so.
+func (r *report) logDisk(was *bool) {
+	texts := r.disk()
+	if now := len(texts) > 0; now != *was {
+		if *was = now; now {
+			r.cfg.Logger.Warn("the disk of data_dir is nearly full", slog.String("detail", texts[0]), slog.String("hint", "make room: a gateway that cannot write ends"))
+		}
+	}
+}
 
 // little is the share of its disk below which data_dir has too little left, as in the alert.
 const little = 0.05

@@ -237,8 +237,10 @@ func (n *Node) sample(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	leader := ""
+	diskFull := false
 	upstreams := upstreamLog{n.cfg.Logger, make(map[[2]string]string)}
 	for {
+		n.report.logDisk(&diskFull)
 		for _, p := range n.pools.gateway.Pools() {
 			upstreams.look(p.Name, n.report.upstreams(p.Name))
 			if p.Waiting > 0 {

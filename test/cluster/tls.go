@@ -17,7 +17,10 @@ import (
 
 // NewTLSFiles makes an authority and one certificate of it, which proves its
 // holder any gateway of a test, or a server on loopback.
-func NewTLSFiles(tb testing.TB) *TLSFiles {
+func NewTLSFiles(tb testing.TB) *TLSFiles { return NewTLSFilesUntil(tb, time.Now().Add(time.Hour)) }
+
+// NewTLSFilesUntil is NewTLSFiles with a certificate that ends then.
+func NewTLSFilesUntil(tb testing.TB, end time.Time) *TLSFiles {
 	tb.Helper()
 	dir := tb.TempDir()
 	files := &TLSFiles{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
@@ -28,7 +31,7 @@ func NewTLSFiles(tb testing.TB) *TLSFiles {
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "gateway"},
-		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		NotBefore: authority.NotBefore, NotAfter: end,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{"gw-1", "gw-2", "gw-3", "gw-4", "gw-5", "plaintext", "foreign"},

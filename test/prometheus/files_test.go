@@ -32,8 +32,12 @@ func TestFiles(t *testing.T) {
 		tests := read(t, filepath.Join(configs, "alerts_test.yaml"))
 		sections := regexp.MustCompile(`(?m)^## (Kgate\w+)$`).FindAllStringSubmatch(runbook, -1)
 		alerts := Rules(t, "alerts.yaml")
-		if len(alerts) == 0 || len(sections) != len(alerts) {
-			t.Errorf("%d alerts, docs/alerts.md has sections for %d", len(alerts), len(sections))
+		names := make(map[string]bool) // one cause can be critical and, where it is smaller, a warning
+		for _, a := range alerts {
+			names[a.Alert] = true
+		}
+		if len(alerts) == 0 || len(sections) != len(names) {
+			t.Errorf("%d alerts, docs/alerts.md has sections for %d", len(names), len(sections))
 		}
 		for _, a := range alerts {
 			url := "https://github.com/kgate/kgate/blob/main/docs/alerts.md#" + strings.ToLower(a.Alert)
@@ -46,7 +50,7 @@ func TestFiles(t *testing.T) {
 				t.Errorf("%s does not say what is the matter", a.Alert)
 			case a.Labels["severity"] != "critical" && a.Labels["severity"] != "warning":
 				t.Errorf("%s is neither critical nor a warning", a.Alert)
-			case !strings.Contains(tests, `ALERTS{alertname="`+a.Alert+`",alertstate="firing"`):
+			case !strings.Contains(tests, `ALERTS{alertname="`+a.Alert+`",alertstate="firing",severity="`+a.Labels["severity"]+`"`):
 				t.Errorf("%s never fires in alerts_test.yaml", a.Alert)
 			}
 		}

@@ -44,7 +44,10 @@ func StartFleet(t *testing.T) *Fleet {
 		Lease: 4 * time.Second, // several are waited for
 		Pools: []cluster.Pool{
 			{Name: "refusing", K: 1, Upstream: site, Settings: "queue: {timeout: 300ms, limit: 2}"},
-			{Name: "bursty", K: 1, Upstream: site},
+			{Name: "failing", K: 1, Upstream: site},
+			{Name: "silent", K: 1, Upstream: newSite(t).URL()},
+			{Name: "ticketed", K: 1, Upstream: site},
+			{Name: "changed", K: 2, Upstream: site},
 			{Name: "away", K: 2, Upstream: f.away.URL(), Settings: "health: {interval: 500ms}"},
 			{Name: "checked", K: 2, Upstream: f.away.URL(), Settings: "health: {path: /?hold=0s, interval: 500ms}"},
 			{Name: "kept", K: 1, Upstream: site, Settings: "reclaim: hold, hold: {max: 15s}"},
@@ -78,10 +81,10 @@ func (f *Fleet) Ask(t *testing.T, gateway int, pool, hold string) (answered <-ch
 }
 
 // AskForTicket asks a gateway for a ticket that lives for some seconds.
-func (f *Fleet) AskForTicket(t *testing.T, g *cluster.Gateway) (answered <-chan int, end func()) {
+func (f *Fleet) AskForTicket(t *testing.T, g *cluster.Gateway, pool string) (answered <-chan int, end func()) {
 	t.Helper()
 	status := make(chan int, 1)
-	body := fmt.Sprintf(`{"pool": %q, "ttl": "5s"}`, cluster.PoolName)
+	body := fmt.Sprintf(`{"pool": %q, "ttl": "5s"}`, pool)
 	return status, ask(t, http.MethodPost, "http://"+g.Admin+"/.kgate/tickets", body, status)
 }
 

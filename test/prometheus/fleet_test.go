@@ -1,9 +1,12 @@
 package prometheus
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -97,9 +100,11 @@ func (f *Fleet) alertsOfPools(t *testing.T) {
 	// Somebody keeps the one slot: two others wait in vain, more are refused.
 	_, leave := f.Ask(t, 0, "refusing", "60s")
 	refused := load(4, "/refusing/?hold=50ms")
-	// One waits long, those after it do not.
-	f.Ask(t, 1, "bursty", "1500ms")
-	quick := load(1, "/bursty/?hold=1ms")
+	// An upstream answers 5xx, another one not at all; tickets hold all slots; k is lowered.
+	failing := load(1, "/failing/?hold=error")
+	_, speak := f.Ask(t, 1, "silent", "60s")
+	held := f.holdByTickets(t, "ticketed")
+	f.setK(t, "changed", 1)
 	// Nobody listens at the upstream's address any more.
 	f.away.close()
 	away := load(1, "/away/?hold=50ms")
@@ -109,9 +114,8 @@ func (f *Fleet) alertsOfPools(t *testing.T) {
 	alone := f.startAlone(t)
 
 	want := []string{
-		"KgateFilesRunningOut", "KgateMembersMissing", "KgatePeersRefused", "KgateQueueFull/refusing", "KgateQueueTimeouts/refusing",
-		"KgateSpreadHigh/bursty", "KgateUpstreamDown/checked", "KgateUpstreamFailing/away", "KgateUpstreamUnhealthy/away",
-		"KgateUpstreamUnhealthy/checked", "KgateViewsDiffer",
+		"KgateFilesRunningOut", "KgateKUnlikeConfiguration/changed", "KgateMembersMissing", "KgatePeersRefused", "KgateRefused/refusing", "KgateTicketsHoldAll/ticketed",
+		"KgateUpstreamDown/away", "KgateUpstreamDown/checked", "KgateUpstreamFailing/failing", "KgateUpstreamSilent/silent", "KgateViewsDiffer",
 	}
 	f.awaitFiring(t, f.Prometheus, began, want...)
 	f.saysWhat(t)
@@ -122,13 +126,73 @@ func (f *Fleet) alertsOfPools(t *testing.T) {
 	f.away.serve(t)
 	refused()
 	leave()
-	quick()
-	refused, quick = load(1, "/refusing/?hold=50ms"), load(1, "/bursty/?hold=300ms") // beside such holds the spread is small
-	// The one slot of bursty was in use for a while, which is all that a minute is here.
-	f.awaitQuiet(t, began, append(want, "KgateNoProgress/bursty", "KgateNoProgress/refusing", "KgateUpstreamDown/away")...)
+	failing()
+	speak()
+	held()
+	f.setK(t, "changed", 2)
+	refused = load(1, "/refusing/?hold=50ms")
+	f.awaitQuiet(t, began, append(want, "KgateNoProgress/refusing", "KgateUpstreamSilent/refusing")...)
 	refused()
-	quick()
 	away()
+}
+
+// holdByTickets has a ticket hold the only slot of a pool, and a request wait for it.
+func (f *Fleet) holdByTickets(t *testing.T, pool string) (end func()) {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	id := f.ticket(t, pool)
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				f.call(t, http.MethodPut, "/.kgate/tickets/"+id, nil)
+			case <-quit:
+				f.call(t, http.MethodDelete, "/.kgate/tickets/"+id, nil)
+				return
+			}
+		}
+	}()
+	_, leave := f.Ask(t, 0, pool, "1ms")
+	return func() { close(quit); <-done; leave() }
+}
+
+// ticket takes a ticket of the pool at the first gateway.
+func (f *Fleet) ticket(t *testing.T, pool string) (id string) {
+	t.Helper()
+	var answer struct{ ID string }
+	if err := json.Unmarshal(f.call(t, http.MethodPost, "/.kgate/tickets", map[string]string{"pool": pool, "ttl": "5s"}), &answer); err != nil || answer.ID == "" {
+		t.Fatalf("no ticket: %v", err)
+	}
+	return answer.ID
+}
+
+// call asks the first gateway's admin address.
+func (f *Fleet) call(t *testing.T, method, path string, body any) []byte {
+	t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		t.Error(err)
+	}
+	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, "http://"+f.Gateways[0].Admin+path, bytes.NewReader(data))
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := client.Do(req)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode >= 300 {
+		t.Errorf("%s %s: %s %s %v", method, path, res.Status, answer, err)
+	}
+	return answer
 }
 
 // saysWhat checks the texts of the alerts that fire.
@@ -205,7 +269,7 @@ func (f *Fleet) startAlone(t *testing.T) (stop func()) {
 // comeback is what the hastened rules may see for some seconds while gateways agree
 // again who they are, and until the leases of those that were lost have run out.
 var comeback = []string{
-	"KgateCapacityWithheld/away", "KgateCapacityWithheld/bursty", "KgateCapacityWithheld/checked", "KgateCapacityWithheld/kept", "KgateCapacityWithheld/pool",
+	"KgateCapacityWithheld/away", "KgateCapacityWithheld/changed", "KgateCapacityWithheld/checked", "KgateCapacityWithheld/failing", "KgateCapacityWithheld/silent", "KgateCapacityWithheld/ticketed", "KgateCapacityWithheld/kept", "KgateCapacityWithheld/pool",
 	"KgateCapacityWithheld/refusing", "KgateMembersMissing", "KgatePeersRefused", "KgateQuorumAtRisk", "KgateViewsDiffer",
 }
 
@@ -214,7 +278,7 @@ var comeback = []string{
 func (f *Fleet) alertsOfMajority(t *testing.T) {
 	began := time.Now()
 	first, others := f.Gateways[0], f.Gateways[1:]
-	if status, _ := f.AskForTicket(t, first); <-status != http.StatusCreated { // the first of its pool
+	if status, _ := f.AskForTicket(t, first, cluster.PoolName); <-status != http.StatusCreated { // the first of its pool
 		t.Fatal("no ticket")
 	}
 	signal := func(s syscall.Signal) {
@@ -226,7 +290,7 @@ func (f *Fleet) alertsOfMajority(t *testing.T) {
 	}
 	signal(syscall.SIGSTOP)
 	defer signal(syscall.SIGCONT)
-	_, end := f.AskForTicket(t, first)
+	_, end := f.AskForTicket(t, first, cluster.PoolName)
 	defer end()
 	want := []string{"KgateGatewayDown", "KgateLeaseLost", "KgateNoLease", "KgateQuorumAtRisk"}
 	if cluster.Soak() { // only until its lease is over: a busy Prometheus may not see it
@@ -248,26 +312,26 @@ func (f *Fleet) alertsOfKill(t *testing.T) {
 	if err := f.Gateways[2].Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// The pool had no admission before: Prometheus may not even have seen the one of the killed gateway.
-	want := []string{"KgateCapacityWithheld/kept", "KgateGatewayDown", "KgateLineStuck/kept", "KgateNoProgress/kept"}
+	want := []string{"KgateCapacityWithheld/kept", "KgateGatewayDown"}
 	f.awaitFiring(t, f.Prometheus, began, want...)
 	f.awaitFiring(t, f.Native, began, want...)
 	if status := <-answer; status != http.StatusOK {
 		t.Errorf("who waited for the slot of the killed gateway got %d", status)
 	}
 	f.Restart(t, 2)
-	f.awaitQuiet(t, began, append(want, comeback...)...)
+	f.awaitQuiet(t, began, append(append(want, comeback...), "KgateNoProgress/kept")...)
 }
 
 // changeK changes k, and waits until the dashboard marks it.
 func (f *Fleet) changeK(t *testing.T, to int) {
 	t.Helper()
-	status := make(chan int, 1)
-	ask(t, http.MethodPost, "http://"+f.Gateways[0].Admin+"/api/v1/pools/"+cluster.PoolName, fmt.Sprintf(`{"k": %d}`, to), status)
-	if got := <-status; got != http.StatusOK {
-		t.Fatalf("k is not changed: %d", got)
-	}
+	f.setK(t, cluster.PoolName, to)
 	f.awaitEvent(t, "k changed")
+}
+
+func (f *Fleet) setK(t *testing.T, pool string, to int) {
+	t.Helper()
+	f.call(t, http.MethodPost, "/api/v1/pools/"+pool, map[string]int{"k": to})
 }
 
 // changeLeader stops the gateway that leads.

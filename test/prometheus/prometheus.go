@@ -34,6 +34,12 @@ const (
 // the gateways. It ends with the test.
 func StartPrometheus(t *testing.T, gateways []*cluster.Gateway, histograms Histograms, rules ...string) *Prometheus {
 	t.Helper()
+	return startPrometheus(t, gateways, histograms, interval, rules...)
+}
+
+// startPrometheus is StartPrometheus with a scrape so often.
+func startPrometheus(t *testing.T, gateways []*cluster.Gateway, histograms Histograms, interval time.Duration, rules ...string) *Prometheus {
+	t.Helper()
 	binary := "prometheus"
 	p := &Prometheus{dir: t.TempDir(), addr: cluster.ReservePort(t)}
 	p.setTargets(t, gateways)

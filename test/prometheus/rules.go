@@ -44,12 +44,15 @@ var hasty = []struct {
 	from *regexp.Regexp
 	to   string
 }{
-	{regexp.MustCompile(`(expr: up == 0 .*\n +for:) 1m`), "$1 2000ms"}, // a busy machine misses some scrapes
+	{regexp.MustCompile(`(expr: up == 0 .*\n +for:) 30s`), "$1 2000ms"}, // a busy machine misses some scrapes
 	{regexp.MustCompile(`for: \d+[sm]\b`), "for: 500ms"},
 	{regexp.MustCompile(`0\.05 \* 60`), "0.05 * 1"},
 	{regexp.MustCompile(`kgate_replica_lag\) > 1000`), "kgate_replica_lag) > 0"},
 	{regexp.MustCompile(`\[15m\]\)\) > 3`), "[4s])) > 0"},
 	{regexp.MustCompile(`(kgate_hold_time_seconds\w*)\[1h\]`), "$1[4s]"},
+	{regexp.MustCompile(`(kgate_oldest_hold_seconds|> 0)\) > 30`), "$1) > 2"},
+	{regexp.MustCompile(`\[(30|45)s\]`), "[1s]"},
+	{regexp.MustCompile(`offset 5m`), "offset 4s"},
 	{regexp.MustCompile(`\[1m\]`), "[1s]"},
 	{regexp.MustCompile(`\[2m\]`), "[2s]"},
 	{regexp.MustCompile(`offset 2m`), "offset 2s"},

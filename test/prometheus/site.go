@@ -12,14 +12,15 @@ import (
 // site is an upstream that holds requests as long as they say, in the parameter
 // hold, and that can be away for a while.
 type site struct {
-	addr  string
-	close func()
+	addr    string
+	handler http.Handler
+	close   func()
 }
 
 // newSite serves a site. It ends with the test.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{addr: cluster.ReservePort(t)}
+	s := &site{addr: cluster.ReservePort(t), handler: http.HandlerFunc(answer)}
 	s.serve(t)
 	t.Cleanup(func() { s.close() })
 	return s
@@ -34,7 +35,7 @@ func (s *site) serve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(answer)}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: s.handler}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -44,6 +45,10 @@ func (s *site) serve(t *testing.T) {
 }
 
 func answer(w http.ResponseWriter, r *http.Request) {
+	if r.FormValue("hold") == "error" {
+		http.Error(w, "on demand", http.StatusInternalServerError)
+		return
+	}
 	hold, err := time.ParseDuration(r.FormValue("hold"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
