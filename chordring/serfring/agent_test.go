@@ -207,7 +207,9 @@ func TestGossipKeys(t *testing.T) {
 				sees(t, a, "a/1/alive", "b/1/alive")
 				return
 			}
-			until(t, "it says so", func() bool { return log.count("msg=\"not joined: gossip key differs, or the other gateway has just ended\"") > 0 })
+			until(t, "it says so", func() bool {
+				return log.count("msg=\"not joined: gossip key differs, or the other gateway has just ended\"") > 0
+			})
 			if !errors.Is(b.Problem(), ErrKey) {
 				t.Errorf("problem %v", b.Problem())
 			}
