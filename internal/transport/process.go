@@ -166,6 +166,7 @@ func (p *process) review(s *session, err error) {
 	p.t.linkChanged()
 	if up {
 		l.lastErr, p.failing = nil, failing{}
+		l.rtt.Store(int64(p.session.wire.RTT())) // measured before, perhaps
 		l.connects++
 		p.t.config.Logger.LogAttrs(p.t.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.String("remote", p.session.raw.RemoteAddr().String()))...)
 		return

@@ -76,15 +76,15 @@ func badPeers(t *testing.T, g *Gateway, rng *mathrand.ChaCha8, from, to uint64) 
 	t.Helper()
 	for range 10 {
 		say(t, g.Peer, append([]byte{'x'}, garbage(rng, 1+int(rng.Uint64()%8000))...))
-		say(t, g.Peer, []byte("kgat\x04"))                             // truncated preamble, then silence
+		say(t, g.Peer, []byte("kgat\x05"))                             // truncated preamble, then silence
 		say(t, g.Peer, link(9, from, to))                              // foreign version
-		say(t, g.Peer, []byte("kgat\x04\xee\x00\x00"))                 // unknown kind of stream
+		say(t, g.Peer, []byte("kgat\x05\xee\x00\x00"))                 // unknown kind of stream
 		say(t, g.Peer, link(4, 1<<40, to))                             // nobody's node
 		say(t, g.Peer, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))    // plaintext HTTP
 		say(t, g.Peer, []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc")) // TLS
-		say(t, g.Peer, []byte("kgat\x04\x02\x00\x00"+"raft? no: noise"))
-		say(t, g.Peer, []byte("kgat\x04\x03\x00\x00"+"PUT /v1/nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n"))
-		say(t, g.Peer, []byte("kgat\x04\x04\x00\x00"+"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nnoise"))
+		say(t, g.Peer, []byte("kgat\x05\x02\x00\x00"+"raft? no: noise"))
+		say(t, g.Peer, []byte("kgat\x05\x03\x00\x00"+"PUT /v1/nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n"))
+		say(t, g.Peer, []byte("kgat\x05\x04\x00\x00"+"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nnoise"))
 	}
 }
 

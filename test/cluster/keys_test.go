@@ -97,7 +97,7 @@ func holds(t *testing.T, addr string, config *tls.Config) net.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	opening := make([]byte, 8)
-	if _, err := conn.Write([]byte("kgat\x04\x03\x00\x00")); err != nil {
+	if _, err := conn.Write([]byte("kgat\x05\x03\x00\x00")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(opening); err != nil || opening[5] != 1 {
