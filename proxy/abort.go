@@ -52,10 +52,21 @@ func (ex *exchange) closeBlocked() {
 	}
 }
 
+// said returns what clients and the log are told: a slot is lost, too, when the gateway stops.
+func (c *Config) said(cause *abortCause) *abortCause {
+	if cause == errLost && c.Draining != nil && c.Draining() {
+		return errStops
+	}
+	return cause
+}
+
 // answerAborted tells the client why there is no answer from the upstream, which
 // may have begun to act on the request.
 func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
-	switch cause {
+	switch cause = ex.snapshot.cfg.said(cause); cause {
+	case errStops:
+		ex.rec.Outcome = admission.Draining.Outcome()
+		ex.writeProblem(r, newRefusal(ex.Header(), ex.rec.Pool, &admission.Refusal{Reason: admission.Draining}, cause.detail))
 	case errLost:
 		ex.rec.Outcome = admission.Isolated.Outcome()
 		ex.writeProblem(r, newRefusal(ex.Header(), ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail))
@@ -70,6 +81,7 @@ func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 // logAborted says why an admitted request came to an early end. There are at most
 // as many such lines as slots.
 func (ex *exchange) logAborted(r *http.Request, cause *abortCause) {
+	cause = ex.snapshot.cfg.said(cause)
 	if ex.hold.slot == nil {
 		return
 	}

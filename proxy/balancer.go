@@ -107,6 +107,8 @@ func (b *balancer) done(u *backend, v verdict, cause error) {
 	}
 	if u.health.request(v, b.policy) {
 		b.changedLocked(u, cause)
+	} else if v == verdictFailed {
+		u.why = cause
 	}
 }
 
@@ -125,6 +127,8 @@ func (b *balancer) checked(u *backend, err error) {
 	defer b.mu.Unlock()
 	if u.health.check(err == nil, b.policy) {
 		b.changedLocked(u, err)
+	} else if err != nil {
+		u.why = err
 	}
 }
 

@@ -463,7 +463,7 @@ func TestOwnPage(t *testing.T) {
 // TestInWords: waits are rounded up.
 func TestInWords(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "", time.Second: "a few seconds", 30 * time.Second: "less than a minute", time.Minute: "less than a minute", 61 * time.Second: "about 2 minutes",
+		0: "", time.Second: "a few seconds", 30 * time.Second: "about 30 seconds", time.Minute: "about 60 seconds", 90 * time.Second: "about 2 minutes", 140 * time.Second: "about 2 minutes",
 		99 * time.Minute: "about 99 minutes", 2 * time.Hour: "about 2 hours",
 	} {
 		if got := inWords(d); got != want {

@@ -22,6 +22,11 @@ var (
 		"the slot was lost",
 		"the gateway lost touch with the others while this request was in flight; whether the upstream has acted on it is not known",
 	}
+	// errStops is what errLost is while the gateway stops: it ends what drain.timeout has not.
+	errStops = &abortCause{
+		"the gateway stops",
+		"the gateway stops, and this request took longer than that may take; whether the upstream has acted on it is not known",
+	}
 	errHoldMax = &abortCause{
 		"hold.max is reached",
 		"the request took longer than its pool allows (hold.max)",

@@ -102,10 +102,10 @@ func inWords(d time.Duration) string {
 		return ""
 	case d < few:
 		return "a few seconds"
-	case d <= time.Minute:
-		return "less than a minute"
+	case d < 90*time.Second:
+		return fmt.Sprintf("about %d seconds", (d+few/2)/few*10)
 	case d < hours:
-		return fmt.Sprintf("about %d minutes", (d+time.Minute-1)/time.Minute)
+		return fmt.Sprintf("about %d minutes", (d+time.Minute/2)/time.Minute)
 	default:
 		return fmt.Sprintf("about %d hours", (d+time.Hour/2)/time.Hour)
 	}

@@ -272,7 +272,7 @@ func (se *session) finish() {
 	rec, cfg := &se.rec, &se.snapshot.cfg
 	se.held()
 	if cause := se.hold.aborted(); cause != nil {
-		rec.Aborted = true
+		cause, rec.Aborted = cfg.said(cause), true
 		cfg.Logger.Warn("connection broken off", slog.String("cause", cause.cause), slog.String("pool", rec.Pool),
 			slog.String("upstream", rec.Upstream), slog.String("listener", se.info.Path), slog.Float64("hold_ms", milliseconds(rec.Hold)))
 	}
