@@ -11,7 +11,8 @@ import (
 // lack asks for tokens that the coordinator's first left requests need. Home is asked
 // once for each; a node that is recalled leaves the list.
 func (l *Late) lack(left int, fx *kmutex.Effects) {
-	want := min(left, l.k-l.running.Len()) + l.excess - l.free.Len()
+	elsewhere := l.k + total(l.excess) - l.running.Len() - without(l.free, l.barred).Len() // what is barred here is offered to others
+	want := min(left+l.short(), elsewhere)
 	if want <= 0 {
 		return // this node's own will do
 	}
@@ -112,6 +113,7 @@ func (l *Late) arrived(m *kmutex.Message, fx *kmutex.Effects) {
 	switch {
 	case l.coordinator:
 		l.collect(m.Free, m.Serial, m.Resting, paidFor(m.Number, l.got, m.Want))
+		l.collectExcess(fx)
 	case m.Number > l.got:
 		l.park(kmutex.Parcel{Free: m.Free, Number: m.Number, Want: m.Want, Resting: m.Resting}, fx)
 	case len(m.Resting) > 0, m.Hops < follow && m.Number > 0:
@@ -135,6 +137,14 @@ func (l *Late) collect(free kmutex.TokenSet, serial uint64, names []kmutex.Node,
 	l.serial = max(l.serial, serial)
 	l.list(names)
 	l.due = max(0, l.due-paid)
+}
+
+// collectExcess asks home for the tokens that are too many, whether the coordinator lacks
+// tokens or not. Home pays with tokens of any class, so it may have to ask again.
+func (l *Late) collectExcess(fx *kmutex.Effects) {
+	if short := l.short(); l.due < short {
+		l.due += l.ask(short-l.due, fx)
+	}
 }
 
 // list adds names to the list.
@@ -188,17 +198,6 @@ func (l *Late) stays() bool {
 	will := l.running.Clone()
 	will.RemoveAll(l.back)
 	return l.free.Len()+will.Len() > 0
-}
-
-// take moves n tokens, or all if there are fewer, out of a set.
-func (*Late) take(from *kmutex.TokenSet, n int) kmutex.TokenSet {
-	var out kmutex.TokenSet
-	for range min(n, from.Len()) {
-		q, _ := from.Next(0)
-		from.Remove(q)
-		out.Add(q)
-	}
-	return out
 }
 
 // half returns half of n, rounded up.

@@ -52,14 +52,21 @@ var _ kmutex.Binding = (*Early)(nil)
 // in the seat that [kmutex.SeatOf] gives. When there are too many, no token is in
 // a seat, and those seats at the first coordinator wait for theirs.
 func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
+	if in.Classes != nil {
+		return errors.New("early binding has no classes: a request would wait behind an upstream that is down")
+	}
+	excess := 0
+	if in.Excess != nil {
+		excess = int(in.Excess[0])
+	}
 	n := &Early{
-		self: self, excess: in.Excess, gate: in.Holder, serial: uint64(max(in.K, len(in.Tails))),
+		self: self, excess: excess, gate: in.Holder, serial: uint64(max(in.K, len(in.Tails))),
 		seats: make(map[uint64]seat), waiting: make(map[kmutex.Request]uint64), at: make(map[kmutex.Token]uint64),
 	}
 	for _, g := range in.Running {
 		switch {
 		case in.Withheld.Has(g.Token):
-		case in.Excess > 0:
+		case excess > 0:
 			n.away.Add(g.Token)
 		default:
 			n.put(kmutex.SeatOf(self, g.Token).Serial, seat{request: g.Request, token: g.Token})
@@ -71,7 +78,7 @@ func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
 	}
 	if in.Holder == self {
 		for q, s := range in.Tails {
-			if in.Excess > 0 && !s.IsZero() {
+			if excess > 0 && !s.IsZero() {
 				n.seats[kmutex.SeatOf(self, kmutex.Token(q)).Serial] = seat{token: kmutex.NoToken}
 			}
 		}
@@ -237,7 +244,7 @@ func (e *Early) Depart(next kmutex.Place, _ bool, baton *kmutex.Message, fx *kmu
 
 // CheckBaton implements [kmutex.Binding].
 func (e *Early) CheckBaton(baton *kmutex.Message) error {
-	if len(baton.Free) != 0 || baton.Excess != 0 || int(baton.Counter) >= len(baton.Tails) {
+	if len(baton.Free) != 0 || baton.Excess != nil || int(baton.Counter) >= len(baton.Tails) {
 		return errors.New("not a baton of this pool")
 	}
 	return e.checkTails(baton.Tails)
@@ -297,6 +304,27 @@ func (e *Early) collect(q kmutex.Token, fx *kmutex.Effects) {
 		e.handOver(serial, fx)
 	}
 }
+
+// Bar, Shed, Offer, TakeOffer, Use and Return implement [kmutex.Binding]: the tokens of early
+// binding are all alike, so a node can use all or none.
+
+// Bar reports no change.
+func (*Early) Bar(kmutex.TokenSet) bool { return false }
+
+// Shed takes nothing.
+func (*Early) Shed() kmutex.TokenSet { return nil }
+
+// Offer is never called.
+func (*Early) Offer(kmutex.Place, kmutex.TokenSet, *kmutex.Effects) {}
+
+// TakeOffer returns an error.
+func (*Early) TakeOffer(*kmutex.Message) error { return errors.New("not a message of early binding") }
+
+// Use is never called.
+func (*Early) Use(kmutex.Request, kmutex.Token, *kmutex.Effects) bool { return false }
+
+// Return is called with no tokens.
+func (*Early) Return(kmutex.TokenSet, *kmutex.Effects) {}
 
 // Cancel implements [kmutex.Binding]: the seat stays in its queue, and the
 // token passes it by when it comes.

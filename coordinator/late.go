@@ -34,6 +34,9 @@ import (
 type Late struct {
 	self, home kmutex.Node
 	k          int
+	// classes of the tokens; nil: all are alike. This node cannot use the barred ones.
+	classes []kmutex.TokenSet
+	barred  kmutex.TokenSet
 	// tokens that there are; nil: not known.
 	tokens kmutex.TokenSet
 	// serial is the largest that this node knows of.
@@ -51,10 +54,10 @@ type Late struct {
 	got    uint64
 	parked []kmutex.Parcel
 
-	// At the coordinator: so many of the free tokens as excess says stay free; resting
+	// At the coordinator: so many of each class's free tokens as excess says stay free; resting
 	// is the list, oldest first; due is what home was asked for and has not sent.
 	coordinator bool
-	excess      int
+	excess      []uint32
 	counter     int
 	resting     []kmutex.Node
 	due         int
@@ -74,7 +77,7 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 		return errors.New("free tokens without the baton")
 	}
 	*l = Late{
-		self: self, home: in.Home, k: in.K, tokens: in.Tokens, free: in.Free.Clone(),
+		self: self, home: in.Home, k: in.K, classes: in.Classes, barred: l.barred, tokens: in.Tokens, free: in.Free.Clone(),
 		where: kmutex.Location{Holder: in.Holder}, coordinator: in.Holder == self,
 	}
 	for _, g := range in.Running {
@@ -86,15 +89,15 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 		l.mark()
 	}
 	if l.coordinator {
-		l.excess = in.Excess
+		l.excess = slices.Clone(in.Excess)
 		l.list(in.Resting)
 	}
 	switch { // what is too much is collected at the coordinator, whether it lacks tokens or not
 	case in.Holder == in.Home:
 	case l.coordinator:
-		l.due = in.Excess
+		l.due = total(in.Excess)
 	case self == in.Home:
-		l.wanted = in.Excess
+		l.wanted = total(in.Excess)
 	}
 	return nil
 }
@@ -110,24 +113,26 @@ func (*Late) Ask([]kmutex.Request, *kmutex.Effects) (kmutex.Seat, int) { return 
 
 // Enter implements [kmutex.Binding]: a token that rests here may be taken at once.
 func (l *Late) Enter(t kmutex.Request, fx *kmutex.Effects) bool {
-	q, ok := l.free.Next(0)
-	if !ok || l.coordinator {
+	if l.coordinator {
 		return false
 	}
-	l.grant(t, q, fx)
-	return true
+	q, ok := without(l.free, l.barred).Next(0)
+	if ok {
+		l.grant(t, q, fx)
+	}
+	return ok
 }
 
 // Assign implements [kmutex.Binding]: each request gets the next free token at or after
 // the counter.
 func (l *Late) Assign(requests []kmutex.Request, fx *kmutex.Effects) int {
 	for i, t := range requests {
-		if l.spare() == 0 {
+		q, ok := without(l.spare(), l.barred).Next(kmutex.Token(l.counter))
+		if !ok {
 			l.lack(len(requests)-i, fx)
 			return i
 		}
-		q, _ := l.free.Next(kmutex.Token(l.counter))
-		if l.counter = int(q) + 1; l.counter >= l.k {
+		if l.counter = int(q) + 1; l.counter >= l.k && l.classes == nil {
 			l.counter = 0
 		}
 		l.grant(t, q, fx)
@@ -152,19 +157,19 @@ func serialBeyond(last uint64, q kmutex.Token) uint64 {
 	return s
 }
 
-// spare returns how many of the coordinator's free tokens may be granted.
-func (l *Late) spare() int { return max(0, l.free.Len()-l.excess) }
-
 // Depart implements [kmutex.Binding].
 func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx *kmutex.Effects) {
-	n, keep := l.spare(), 0
+	spare := l.spare()
+	n, short := spare.Len(), l.short()
+	var keep kmutex.TokenSet
 	l.where = kmutex.Location{Number: baton.Number, Holder: next.Node}
 	l.coordinator = false
 	names := slices.DeleteFunc(l.resting, func(n kmutex.Node) bool { return n == next.Node })
 	ahead := 0
 	switch {
-	case !waited && l.free.Len() >= l.excess: // else all that is released is collected
-		keep, l.back = n/2, nil
+	case !waited && short == 0: // else all that is released is collected
+		keep, l.back = without(spare, l.barred).Clone(), nil
+		l.take(&keep, half(keep.Len()))
 	case n > 0:
 		l.mark()
 		l.recall(l.k, 1, l.where, names, fx)
@@ -174,21 +179,22 @@ func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx 
 		l.recall(1, 1, l.where, names, fx)
 		names, ahead = nil, min(2, l.k)
 	}
-	if n == 0 {
-		baton.Want = uint32(l.ask(ahead+l.excess-l.free.Len(), fx))
+	if n == 0 || short > 0 {
+		baton.Want = uint32(l.ask(ahead+short, fx))
 	}
-	baton.Free = l.take(&l.free, l.free.Len()-keep)
-	baton.Counter, baton.Excess, baton.Serial = uint32(l.counter), uint32(l.excess), l.serial
+	baton.Free, l.free = without(l.free, keep).Clone(), keep
+	baton.Counter, baton.Excess, baton.Serial = uint32(l.counter), l.excess, l.serial
 	if l.self != l.home && l.stays() {
 		names = append(names, l.self)
 	}
 	baton.Resting = names
-	l.resting, l.due = nil, 0
+	l.resting, l.due, l.excess = nil, 0, nil
 }
 
 // CheckBaton implements [kmutex.Binding].
 func (l *Late) CheckBaton(baton *kmutex.Message) error {
-	if baton.Tails != nil || int(baton.Counter) >= l.k || baton.Excess > kmutex.MaxK || baton.Want > kmutex.MaxK {
+	if baton.Tails != nil || baton.Counter > kmutex.MaxK || baton.Counter >= uint32(l.k) && l.classes == nil || baton.Want > kmutex.MaxK ||
+		baton.Excess != nil && len(baton.Excess) != max(1, len(l.classes)) {
 		return errors.New("not a baton of this pool")
 	}
 	return l.checkTokens(baton.Free)
@@ -211,10 +217,10 @@ func (l *Late) checkTokens(set kmutex.TokenSet) error {
 
 // Arrive implements [kmutex.Binding]: what is at home, and what has waited for this
 // baton, joins the free tokens.
-func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
+func (l *Late) Arrive(baton *kmutex.Message, fx *kmutex.Effects) {
 	l.coordinator, l.got = true, baton.Number
 	l.where = kmutex.Location{Number: baton.Number, Holder: l.self}
-	l.counter, l.excess = int(baton.Counter), int(baton.Excess)
+	l.counter, l.excess = int(baton.Counter), baton.Excess
 	l.free.AddAll(l.stock)
 	l.stock, l.wanted = nil, 0
 	if l.self != l.home {
@@ -228,6 +234,7 @@ func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
 		}
 		return arrived
 	})
+	l.collectExcess(fx)
 }
 
 // Free implements [kmutex.Binding].
@@ -242,6 +249,65 @@ func (l *Late) Free(q kmutex.Token, fx *kmutex.Effects) {
 	var one kmutex.TokenSet
 	one.Add(q)
 	l.bringHome(one, fx)
+}
+
+// Bar implements [kmutex.Binding]. Tokens that rest here may go on doing so: the coordinator
+// can find them.
+func (l *Late) Bar(barred kmutex.TokenSet) bool {
+	if slices.Equal(l.barred, barred) {
+		return false
+	}
+	l.barred = barred.Clone()
+	return true
+}
+
+// Shed implements [kmutex.Binding].
+func (l *Late) Shed() kmutex.TokenSet {
+	if len(l.barred) == 0 {
+		return nil
+	}
+	shed := l.spare().Clone()
+	shed.KeepAll(l.barred)
+	l.free = without(l.free, shed)
+	return shed
+}
+
+// Offer implements [kmutex.Binding].
+func (l *Late) Offer(next kmutex.Place, set kmutex.TokenSet, fx *kmutex.Effects) {
+	fx.Send(next.Node, kmutex.Message{Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Serial: l.serial})
+}
+
+// TakeOffer implements [kmutex.Binding].
+func (l *Late) TakeOffer(m *kmutex.Message) error {
+	if m.Batch == 0 || len(m.Free) == 0 {
+		return errors.New("an offer of nothing, or to nobody")
+	}
+	if err := l.checkTokens(m.Free); err != nil {
+		return err
+	}
+	l.serial = max(l.serial, m.Serial)
+	return nil
+}
+
+// Use implements [kmutex.Binding]: when its request ends, the token goes home.
+func (l *Late) Use(t kmutex.Request, q kmutex.Token, fx *kmutex.Effects) bool {
+	if l.barred.Has(q) {
+		return false
+	}
+	l.grant(t, q, fx)
+	l.back.Add(q)
+	return true
+}
+
+// Return implements [kmutex.Binding].
+func (l *Late) Return(set kmutex.TokenSet, fx *kmutex.Effects) {
+	switch {
+	case len(set) == 0:
+	case l.coordinator:
+		l.free.AddAll(set)
+	default:
+		l.bringHome(set, fx)
+	}
 }
 
 // Cancel implements [kmutex.Binding]: waiting requests stay in their batches.
@@ -286,7 +352,7 @@ func (l *Late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 func (l *Late) FreeHere() (free kmutex.TokenSet, kept int) {
 	free = l.free.Clone()
 	if l.coordinator {
-		kept = min(free.Len(), l.excess)
+		kept = free.Len() - l.spare().Len()
 	}
 	free.AddAll(l.stock)
 	for _, p := range l.parked {
@@ -298,6 +364,7 @@ func (l *Late) FreeHere() (free kmutex.TokenSet, kept int) {
 // Export implements [kmutex.Binding].
 func (l *Late) Export(s *kmutex.State) {
 	s.Counter, s.Free, s.Serial = uint32(l.counter), l.free.Clone(), l.serial
+	s.Barred = l.barred.Clone()
 	s.Back, s.Stock, s.Where = l.back.Clone(), l.stock.Clone(), l.where
 	s.Resting, s.Due, s.Wanted = slices.Clone(l.resting), l.due, l.wanted
 	s.Parked = slices.Clone(l.parked)
@@ -307,6 +374,6 @@ func (l *Late) Export(s *kmutex.State) {
 func (l *Late) Clone() kmutex.Binding {
 	c := *l
 	c.running, c.back, c.free, c.stock = l.running.Clone(), l.back.Clone(), l.free.Clone(), l.stock.Clone()
-	c.parked, c.resting = slices.Clone(l.parked), slices.Clone(l.resting)
+	c.parked, c.resting, c.excess = slices.Clone(l.parked), slices.Clone(l.resting), slices.Clone(l.excess)
 	return &c
 }

@@ -14,7 +14,7 @@ import (
 func machine(t *testing.T, b kmutex.Binding, k int) *kmutex.Machine {
 	t.Helper()
 	m := kmutex.New(1, b)
-	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, k, 1, 1)})
+	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: k, Home: 1}, 1)})
 	return m
 }
 
@@ -133,7 +133,7 @@ func TestLateTiesTheOldestToWhatIsFreeFirst(t *testing.T) {
 // requests will give back.
 func TestLateAsksOnce(t *testing.T) {
 	m := kmutex.New(2, new(coordinator.Late))
-	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 3, 1, 2)})
+	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: 3, Home: 1}, 2)})
 	acquire(t, m, 1)
 	baton := kmutex.Message{Kind: kmutex.KindBaton, Number: 1}
 	baton.Free.Add(0)

@@ -33,6 +33,20 @@ type Binding interface {
 	Arrive(baton *Message, fx *Effects)
 	// Free takes back the token of a request that has ended.
 	Free(q Token, fx *Effects)
+	// Bar tells which tokens this node cannot use from now on. It reports whether these are
+	// others than before.
+	Bar(barred TokenSet) bool
+	// Shed takes from what the coordinator may assign the tokens that this node cannot use.
+	Shed() TokenSet
+	// Offer sends tokens to the batch next of another node.
+	Offer(next Place, set TokenSet, fx *Effects)
+	// TakeOffer takes in what an offer says of serials. An error means that a correct peer
+	// cannot have sent m; nothing has changed then.
+	TakeOffer(m *Message) error
+	// Use grants t the token q, which was offered, and reports false if this node cannot use q.
+	Use(t Request, q Token, fx *Effects) bool
+	// Return gives up tokens that were offered: to the baton, if that is here, else to home.
+	Return(set TokenSet, fx *Effects)
 	// Cancel ends a waiting request that Ask or Assign has taken over, and
 	// reports whether there was one.
 	Cancel(t Request) bool
@@ -54,6 +68,8 @@ type Binding interface {
 // Place is a batch of another node, as the batch before it in line knows it.
 type Place struct {
 	Node Node
+	// Batch is the batch's number at that node.
+	Batch uint64
 	// Seat that the batch's first request has taken (early binding).
 	Seat Seat
 }

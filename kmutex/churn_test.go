@@ -30,6 +30,8 @@ type churnScope struct {
 	early                            bool
 	nodes, k, requests, cancels      int
 	losses, leaves, joins, ks, moves int // agreed commands; moves begin an epoch for no reason
+	classes                          int // of tokens, which share k; 0: all are alike
+	bars                             int // how often a node cannot use a class any more
 	holds                            int // the more, the longer critical sections are
 }
 
@@ -37,10 +39,45 @@ type churnScope struct {
 type view struct {
 	epoch   uint64
 	k       int
+	classes []kmutex.Class
 	home    kmutex.Node
 	began   kmutex.Node // the last node when the epoch began
 	owed    bool
 	members []kmutex.Node
+}
+
+func (v *view) change(spread bool) kmutex.EpochChange {
+	return kmutex.EpochChange{Epoch: v.epoch, K: v.k, Classes: v.classes, Home: v.home, Owed: v.owed, Spread: spread}
+}
+
+// setK shares k out to the classes. Numbers that a class once had stay its own.
+func (v *view) setK(k, classes int, c choices) {
+	v.k = k
+	if classes == 0 {
+		return
+	}
+	v.classes = slices.Clone(v.classes)
+	var used kmutex.TokenSet
+	for i := range v.classes {
+		used.AddAll(v.classes[i].Tokens)
+		v.classes[i].K = 0
+	}
+	for len(v.classes) < classes {
+		v.classes = append(v.classes, kmutex.Class{})
+	}
+	for range k {
+		v.classes[c.IntN(classes)].K++
+	}
+	for i := range v.classes {
+		tokens := v.classes[i].Tokens.Clone()
+		for q := kmutex.Token(0); tokens.Len() < v.classes[i].K; q++ {
+			if !used.Has(q) {
+				tokens.Add(q)
+				used.Add(q)
+			}
+		}
+		v.classes[i].Tokens = tokens
+	}
 }
 
 // slot is a request as its client sees it: requests that were adopted one after
@@ -72,6 +109,7 @@ type peer struct {
 	view     int  // the newest view that it knows
 	acquired int
 	asking   bool
+	retrying bool
 	slots    map[kmutex.Request]*slot
 	ended    map[kmutex.Request]bool // its release or cancel was given to the machine
 	// planning is the epoch that the node, as home, waits for reports of, unplanned
@@ -116,8 +154,8 @@ type churn struct {
 	flight  []kmutex.Envelope
 	letters []letter
 	clock   int64
-	// planned has the k of every epoch that has been planned.
-	planned map[uint64]int
+	// planned has the k of every class, and of all together, in every epoch that has been planned.
+	planned map[uint64][]int
 	serials map[uint64]map[uint64]bool         // by epoch, of all grants
 	last    map[uint64]map[kmutex.Token]uint64 // by epoch and token, of the last grant
 	log     []label
@@ -126,10 +164,12 @@ type churn struct {
 
 func newChurn(s churnScope, c choices) *churn {
 	w := &churn{
-		churnScope: s, choices: c, planned: map[uint64]int{1: s.k},
+		churnScope: s, choices: c, planned: make(map[uint64][]int),
 		serials: make(map[uint64]map[uint64]bool), last: make(map[uint64]map[kmutex.Token]uint64),
 	}
-	v := view{epoch: 1, k: s.k, home: 1, began: kmutex.Node(s.nodes)}
+	v := view{epoch: 1, home: 1, began: kmutex.Node(s.nodes)}
+	v.setK(s.k, s.classes, c)
+	w.planned[1] = v.ks()
 	for i := range s.nodes {
 		v.members = append(v.members, kmutex.Node(i+1))
 	}
@@ -187,19 +227,55 @@ func (w *churn) step(n kmutex.Node, e kmutex.Event) (*kmutex.Effects, error) {
 	}
 	p.state, p.key = p.machine.State(), ""
 	p.asking = p.asking && e.Kind != kmutex.EventAskDue || fx.AskTimer
+	p.retrying = p.retrying && e.Kind != kmutex.EventRetryDue || fx.RetryTimer
 	w.flight = append(w.flight, fx.Messages...)
 	for _, g := range fx.Grants {
 		if err := w.granted(p.state.Epoch, g); err != nil {
 			return nil, fmt.Errorf("node %d: %v: %w", n, e, err)
 		}
 	}
-	if most := w.limit(p.state.Epoch); len(fx.Grants) > 0 && w.inFlight() > most {
-		return nil, fmt.Errorf("safety: node %d lets in %v: %d slots in flight, limit %d", n, fx.Grants, w.inFlight(), most)
+	for i, most := range w.limit(p.state.Epoch) {
+		grants := slices.DeleteFunc(slices.Clone(fx.Grants), func(g kmutex.Grant) bool { return !w.isOf(i, g.Token) })
+		if len(grants) > 0 && w.inFlight(i) > most {
+			return nil, fmt.Errorf("safety: node %d lets in %v: %d slots of class %d in flight, limit %d", n, grants, w.inFlight(i), i, most)
+		}
 	}
-	if here, most := w.here(), w.limit(0); here > most {
+	for _, g := range fx.Grants {
+		if p.state.Barred.Has(g.Token) {
+			return nil, fmt.Errorf("node %d lets in %v, whose token it cannot use", n, g)
+		}
+	}
+	if here, most := w.here(), w.most(); here > most {
 		return nil, fmt.Errorf("parts: node %d, %v: nodes count %d tokens, there are %d at most", n, e, here, most)
 	}
 	return fx, nil
+}
+
+// ks returns the k of each class; of the pool, if all tokens are alike.
+func (v *view) ks() []int {
+	if v.classes == nil {
+		return []int{v.k}
+	}
+	var ks []int
+	for _, c := range v.classes {
+		ks = append(ks, c.K)
+	}
+	return ks
+}
+
+// isOf reports whether a token is of class i. No class ever loses a number.
+func (w *churn) isOf(i int, q kmutex.Token) bool {
+	v := w.newest()
+	return v.classes == nil || v.classes[i].Tokens.Has(q)
+}
+
+// most is the largest number of tokens that there can have been at once.
+func (w *churn) most() int {
+	sum := 0
+	for _, k := range w.limit(0) {
+		sum += k
+	}
+	return sum
 }
 
 // here counts the tokens that nodes have, each for itself: those of lost nodes, too, until
@@ -217,11 +293,13 @@ func (w *churn) here() int {
 // limit is how many slots may be in flight when a node in this epoch lets one in:
 // k, also while more than that were let in before k was lowered. A lost node that
 // does not know of a larger k is counted within that one.
-func (w *churn) limit(epoch uint64) int {
-	most := 0
-	for e, k := range w.planned {
-		if e >= epoch {
-			most = max(most, k)
+func (w *churn) limit(epoch uint64) []int {
+	most := make([]int, max(1, w.classes))
+	for e, ks := range w.planned {
+		for i, k := range ks {
+			if e >= epoch {
+				most[i] = max(most[i], k)
+			}
 		}
 	}
 	return most
@@ -287,7 +365,7 @@ func (w *churn) learn(n kmutex.Node, i int) error {
 		return nil
 	}
 	if v.epoch == 1 || n > v.began {
-		_, err := w.step(n, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(v.epoch, v.k, v.home, n)})
+		_, err := w.step(n, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(v.change(false), n)})
 		return err
 	}
 	fx, err := w.step(n, kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.epoch, K: v.k})
@@ -345,11 +423,11 @@ func (w *churn) collect(p *peer, l letter) error {
 	}
 	p.planning = nil
 	v := w.views[slices.IndexFunc(w.views, func(v view) bool { return v.epoch == f.epoch })]
-	installs, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: f.epoch, K: v.k, Home: v.home, Owed: v.owed, Spread: p.machine.Spreads()}, f.reports)
+	installs, err := kmutex.PlanEpoch(v.change(p.machine.Spreads()), f.reports)
 	if err != nil {
 		return err
 	}
-	w.planned[f.epoch] = v.k
+	w.planned[f.epoch] = v.ks()
 	for i, in := range installs {
 		n := f.reports[i].Node
 		w.letters = append(w.letters, letter{to: n, epoch: f.epoch, install: in, adopted: f.adopted[n]})
@@ -376,17 +454,17 @@ func (w *churn) begin(n kmutex.Node, l letter) error {
 	return err
 }
 
-// inFlight counts the slots whose requests an upstream may be working on: at
+// inFlight counts the slots of class i whose requests an upstream may be working on: at
 // members, and at lost nodes until their leases have run out. Slots that were
 // handed on count once.
-func (w *churn) inFlight() int {
+func (w *churn) inFlight(i int) int {
 	seen := make(map[*slot]bool)
 	for _, p := range w.peers {
 		if p.standing == gone {
 			continue
 		}
 		for _, g := range p.state.Running {
-			if s := p.slots[g.Request]; !s.over {
+			if s := p.slots[g.Request]; !s.over && w.isOf(i, g.Token) {
 				seen[s] = true
 			}
 		}
@@ -409,7 +487,7 @@ func (w *churn) check() error {
 		return nil
 	}
 	v := w.newest()
-	world := kmutex.World{K: v.k, Early: w.early}
+	world := kmutex.World{K: v.k, Classes: v.classes, Early: w.early}
 	for _, n := range v.members {
 		p := w.peer(n)
 		world.Nodes = append(world.Nodes, p.state)

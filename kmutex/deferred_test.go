@@ -19,7 +19,7 @@ func TestDeferredIsBounded(t *testing.T) {
 		}
 		return fx
 	}
-	step(kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 1, 1, 1)})
+	step(kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: 1, Home: 1}, 1)})
 	step(kmutex.Event{Kind: kmutex.EventAcquire, Request: 1})
 	step(kmutex.Event{Kind: kmutex.EventAcquire, Request: 2})
 	report := step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: 2, K: 1}).Report

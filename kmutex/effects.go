@@ -16,6 +16,8 @@ type Effects struct {
 	Grants []Grant
 	// AskTimer asks for one EventAskDue after the ask interval.
 	AskTimer bool
+	// RetryTimer asks for one EventRetryDue after the retry interval.
+	RetryTimer bool
 	// Trace tells what moved, in order.
 	Trace []Trace
 
@@ -51,7 +53,7 @@ func (fx *Effects) reset() {
 	fx.Report = nil
 	fx.Messages = fx.Messages[:0]
 	fx.Grants = fx.Grants[:0]
-	fx.AskTimer = false
+	fx.AskTimer, fx.RetryTimer = false, false
 	fx.Trace = fx.Trace[:0]
 }
 
@@ -72,6 +74,8 @@ const (
 	TraceWithheld                           // an adopted slot's token waits until nothing is owed [Token]
 	TraceAdopted                            // a request that a lost node left is here now [Request]
 	TraceCancelled                          // a waiting request left [Request]
+	TraceReturned                           // a request could not use its token and waits again [Request, Token]
+	TraceOffered                            // late: a token came that this node could not use [Token, Node: offered next; 0: nobody]
 	TraceParked                             // late: a token waits for the baton [Token, Number]
 	TraceFrozen                             // [Number: epoch that is to come]
 	TraceInstalled                          // [Number: epoch]
@@ -82,7 +86,7 @@ const (
 
 var traceNames = [traceEnd]string{
 	"?", "asked", "forwarded", "queued", "baton-sent", "baton-received", "seated", "tied",
-	"granted", "released", "withheld", "adopted", "cancelled", "parked", "frozen", "installed", "stale",
+	"granted", "released", "withheld", "adopted", "cancelled", "returned", "offered", "parked", "frozen", "installed", "stale",
 }
 
 // String returns the kind's name as golden traces and logs show it.
@@ -119,8 +123,10 @@ func (t Trace) String() string {
 		return fmt.Sprintf("tied token=%d seat=%v", t.Token, t.Seat)
 	case TraceGranted:
 		return fmt.Sprintf("granted request=%d token=%d serial=%d", t.Request, t.Token, t.Number)
-	case TraceReleased:
-		return fmt.Sprintf("released request=%d token=%d", t.Request, t.Token)
+	case TraceReleased, TraceReturned:
+		return fmt.Sprintf("%v request=%d token=%d", t.Kind, t.Request, t.Token)
+	case TraceOffered:
+		return fmt.Sprintf("offered token=%d node=%d", t.Token, t.Node)
 	case TraceWithheld:
 		return fmt.Sprintf("withheld token=%d", t.Token)
 	case TraceAdopted, TraceCancelled:

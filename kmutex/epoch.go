@@ -33,6 +33,7 @@ func (m *Machine) report(epoch uint64) *Report {
 		Running: slices.Clone(m.running),
 	}
 	r.Free, _ = m.binding.FreeHere()
+	r.Free.AddAll(m.offered)
 	add := func(ts []Request) {
 		if len(ts) > 0 {
 			r.Waiting = append(r.Waiting, ReportedBatch{Requests: slices.Clone(ts)})
@@ -58,12 +59,14 @@ func (m *Machine) install(in *Install) error {
 	m.fx.epoch = in.Epoch
 	m.fx.Note(Trace{Kind: TraceInstalled, Number: in.Epoch})
 	m.installed, m.coming, m.maxK = in.Epoch, 0, 0
-	m.tokens, m.withheld, m.excess = in.Tokens.Clone(), in.Withheld.Clone(), in.Excess
+	m.tokens, m.withheld = in.Tokens.Clone(), in.Withheld.Clone()
+	m.classes, m.excess = cloneSets(in.Classes), slices.Clone(in.Excess)
 	before := m.adopted
 	m.parent = in.Parent
-	m.batches = nil
+	m.batches, m.numbered, m.offered, m.retrying = nil, 0, nil, false
 	for _, batch := range in.Batches {
-		m.batches = append(m.batches, Batch{Requests: slices.Clone(batch.Requests), Next: batch.Next})
+		m.numbered = batch.Number
+		m.batches = append(m.batches, Batch{Number: batch.Number, Requests: slices.Clone(batch.Requests), Next: batch.Next})
 		for _, t := range batch.Requests {
 			m.adopt(t, before)
 		}
@@ -101,15 +104,22 @@ func (m *Machine) checkInstall(in *Install) error {
 		return fmt.Errorf("this node is frozen for epoch %d", m.epoch)
 	case in.K < 1 || in.K > MaxK || in.Home == 0 || in.Holder == 0:
 		return errors.New("k, home or holder is missing or impossible")
-	case !in.Free.Below(in.K) || !in.Tokens.Below(MaxK) || !in.Withheld.Below(MaxK) || in.Excess < 0:
+	case !in.grantable(in.Free) || !in.Tokens.Below(MaxK) || !in.Withheld.Below(MaxK):
 		return errors.New("tokens that do not exist")
+	case in.Excess != nil && len(in.Excess) != max(1, len(in.Classes)):
+		return errors.New("not one excess for each class")
 	case in.Parent == m.self:
 		return errors.New("a parent that is the node itself")
 	case in.Parent == 0 && len(in.Batches) == 0 && !holds:
 		return errors.New("last in line with neither batch nor baton")
 	}
 	var waiting []Request
+	var numbered uint64
 	for i, batch := range in.Batches {
+		if batch.Number <= numbered {
+			return errors.New("batches that are not numbered in order")
+		}
+		numbered = batch.Number
 		if open := batch.Next.IsZero(); open != (in.Parent == 0 && i == len(in.Batches)-1) {
 			return errors.New("only the last batch of the last in line is open")
 		}

@@ -16,6 +16,13 @@ const (
 	EventRelease
 	// EventAskDue: the ask interval that [Effects].AskTimer started has passed.
 	EventAskDue
+	// EventReturn ends Request's critical section and has it wait again, ahead of this
+	// node's other waiting requests: it could not use its token.
+	EventReturn
+	// EventBar tells which tokens this node cannot use from now on: Barred, and no others.
+	EventBar
+	// EventRetryDue: the time that [Effects].RetryTimer started has passed.
+	EventRetryDue
 	// EventReceive delivers Message from node From.
 	EventReceive
 	// EventFreeze ends the machine's epoch, because the pool is about to enter
@@ -35,6 +42,7 @@ type Event struct {
 	Message Message
 	Epoch   uint64
 	K       int
+	Barred  TokenSet
 	Install *Install
 }
 
@@ -49,6 +57,12 @@ func (e Event) String() string {
 		return fmt.Sprintf("release %d", e.Request)
 	case EventAskDue:
 		return "ask-due"
+	case EventReturn:
+		return fmt.Sprintf("return %d", e.Request)
+	case EventBar:
+		return fmt.Sprintf("bar %v", e.Barred)
+	case EventRetryDue:
+		return "retry-due"
 	case EventReceive:
 		return fmt.Sprintf("receive %d %v", e.From, e.Message)
 	case EventFreeze:

@@ -19,6 +19,9 @@ import (
 type scope struct {
 	nodes, k, requests, cancels int
 	early                       bool
+	// barring nodes, from the last one on, may bar each token, which is a class of its own, and
+	// use it again, once each; 0: all tokens are alike.
+	barring int
 }
 
 func (s scope) String() string {
@@ -26,7 +29,20 @@ func (s scope) String() string {
 	if s.early {
 		binding = "early"
 	}
-	return fmt.Sprintf("%s/n=%d,k=%d,requests=%d,cancels=%d", binding, s.nodes, s.k, s.requests, s.cancels)
+	return fmt.Sprintf("%s/n=%d,k=%d,requests=%d,cancels=%d,barring=%d", binding, s.nodes, s.k, s.requests, s.cancels, s.barring)
+}
+
+// change returns the first epoch.
+func (s scope) change() kmutex.EpochChange {
+	c := kmutex.EpochChange{Epoch: 1, K: s.k, Home: 1}
+	for q := range s.k {
+		if s.barring > 0 {
+			var one kmutex.TokenSet
+			one.Add(kmutex.Token(q))
+			c.Classes = append(c.Classes, kmutex.Class{K: 1, Tokens: one})
+		}
+	}
+	return c
 }
 
 func (s scope) binding() kmutex.Binding {
@@ -45,6 +61,8 @@ type world struct {
 	flight   []kmutex.Envelope
 	acquired []int
 	asking   []bool
+	retrying []bool
+	bars     []int // that each node has left
 	cancels  int
 }
 
@@ -52,11 +70,15 @@ func newWorld(s scope) *world {
 	w := &world{
 		scope: s, machines: make([]*kmutex.Machine, s.nodes), states: make([]*kmutex.State, s.nodes),
 		acquired: make([]int, s.nodes), asking: make([]bool, s.nodes), cancels: s.cancels,
+		retrying: make([]bool, s.nodes), bars: make([]int, s.nodes),
+	}
+	for i := range s.barring {
+		w.bars[s.nodes-1-i] = 2
 	}
 	for i := range w.machines {
 		self := kmutex.Node(i + 1)
 		w.machines[i] = kmutex.New(self, s.binding())
-		if err := w.apply(i, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, s.k, 1, self)}); err != nil {
+		if err := w.apply(i, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(s.change(), self)}); err != nil {
 			panic(err)
 		}
 	}
@@ -70,6 +92,7 @@ func (w *world) clone() *world {
 	c.flight = slices.Clone(w.flight)
 	c.acquired = slices.Clone(w.acquired)
 	c.asking = slices.Clone(w.asking)
+	c.retrying, c.bars = slices.Clone(w.retrying), slices.Clone(w.bars)
 	return &c
 }
 
@@ -82,6 +105,7 @@ func (w *world) apply(i int, e kmutex.Event) error {
 	}
 	w.flight = append(w.flight, fx.Messages...)
 	w.asking[i] = w.asking[i] || fx.AskTimer
+	w.retrying[i] = w.retrying[i] || fx.RetryTimer
 	state := w.machines[i].State()
 	w.states[i] = &state
 	return nil
@@ -109,8 +133,26 @@ func (w *world) steps() []step {
 		if w.asking[i] {
 			local(kmutex.EventAskDue, 0)
 		}
+		if w.retrying[i] {
+			local(kmutex.EventRetryDue, 0)
+		}
 		for _, g := range w.states[i].Running {
 			local(kmutex.EventRelease, g.Request)
+			if w.states[i].Barred.Has(g.Token) {
+				local(kmutex.EventReturn, g.Request)
+			}
+		}
+		for q := range w.scope.k {
+			if w.bars[i] == 0 {
+				break
+			}
+			barred := w.states[i].Barred.Clone()
+			if w.bars[i] == 1 { // what it has barred is usable again
+				barred = nil
+			} else {
+				barred.Add(kmutex.Token(q))
+			}
+			out = append(out, step{node: i, deliver: -1, event: kmutex.Event{Kind: kmutex.EventBar, Barred: barred}})
 		}
 		if w.cancels > 0 {
 			for _, t := range waitingRequests(w.states[i]) {
@@ -133,6 +175,10 @@ func (w *world) take(s step) error {
 		w.acquired[s.node]++
 	case kmutex.EventAskDue:
 		w.asking[s.node] = false
+	case kmutex.EventRetryDue:
+		w.retrying[s.node] = false
+	case kmutex.EventBar:
+		w.bars[s.node]--
 	case kmutex.EventCancel:
 		w.cancels--
 	default:
@@ -177,7 +223,7 @@ func waitingRequests(s *kmutex.State) []kmutex.Request {
 // check returns what is wrong with a world that has these ways on.
 func (w *world) check(ways []step) error {
 	view := kmutex.World{
-		K: w.scope.k, Tokens: kmutex.NewTokenSet(w.scope.k), Flight: w.flight, Early: w.scope.early, AskPending: slices.Contains(w.asking, true),
+		K: w.scope.k, Classes: w.scope.change().Classes, Tokens: kmutex.NewTokenSet(w.scope.k), Flight: w.flight, Early: w.scope.early, AskPending: slices.Contains(w.asking, true),
 	}
 	for _, s := range w.states {
 		view.Nodes = append(view.Nodes, *s)
@@ -214,6 +260,7 @@ type explorer struct {
 // So are those of requests: their order in the batches is all that counts.
 type names struct {
 	early  bool
+	alike  bool // all tokens are
 	node   []kmutex.Node
 	number table
 	serial [maxNodes + 1]table // by node, old name
@@ -327,7 +374,7 @@ const maxNodes = 4
 
 // rank renames baton numbers and seat serials.
 func (n *names) rank(w *world) {
-	n.early, n.number, n.serial = w.scope.early, table{}, [maxNodes + 1]table{}
+	n.early, n.alike, n.number, n.serial = w.scope.early, w.scope.barring == 0, table{}, [maxNodes + 1]table{}
 	seat := func(s kmutex.Seat) { n.serial[s.Node][s.Serial] = 1 }
 	for i := range w.states {
 		s := w.states[i]
@@ -337,6 +384,10 @@ func (n *names) rank(w *world) {
 		}
 		for _, batch := range s.Batches {
 			seat(batch.Next.Seat)
+			if !n.alike {
+				n.serial[s.Self][batch.Number] = 1
+				n.serial[batch.Next.Node][batch.Next.Batch] = 1
+			}
 		}
 		for _, it := range s.Tails {
 			seat(it)
@@ -350,6 +401,13 @@ func (n *names) rank(w *world) {
 		n.number[e.Message.Number] = 1
 		seat(e.Message.Seat)
 		seat(e.Message.Child)
+		switch {
+		case n.alike:
+		case e.Message.Kind == kmutex.KindRequest:
+			n.serial[e.Message.Origin][e.Message.Batch] = 1
+		case e.Message.Kind == kmutex.KindOffer:
+			n.serial[e.To][e.Message.Batch] = 1
+		}
 		for _, it := range e.Message.Tails {
 			seat(it)
 		}
@@ -383,6 +441,9 @@ func (x *explorer) encode(w *world) {
 	for _, i := range order[:len(w.states)] {
 		b = append(b, byte(w.acquired[i]))
 		b = appendBool(b, w.asking[i])
+		if !n.alike {
+			b = appendBool(append(b, byte(w.bars[i])), w.retrying[i])
+		}
 		b = n.appendState(b, w.states[i])
 	}
 	for len(x.keys) < len(w.flight) {
@@ -392,6 +453,9 @@ func (x *explorer) encode(w *world) {
 	for i := range keys {
 		e := &w.flight[i]
 		keys[i] = n.appendMessage(append(keys[i][:0], byte(n.node[e.To])), &e.Message)
+		if !n.alike {
+			keys[i] = n.appendClassed(keys[i], e)
+		}
 	}
 	slices.SortFunc(keys, bytes.Compare)
 	for _, key := range keys {
@@ -430,6 +494,9 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 		b = append(b, n.number[p.Number], byte(p.Free.Len()), byte(p.Want))
 		b = n.appendNodes(b, p.Resting)
 	}
+	if !n.alike {
+		b = n.appendWhich(b, s)
+	}
 	b = n.appendNodes(b, s.Resting)
 	b = append(b, n.number[s.Where.Number], byte(n.node[s.Where.Holder]))
 	for _, seat := range s.Tails {
@@ -442,6 +509,31 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 		b = n.appendSeat(b, seat.Child)
 	}
 	return b
+}
+
+// appendWhich encodes which tokens are where, and which batches are offered some.
+func (n *names) appendWhich(b []byte, s *kmutex.State) []byte {
+	for _, batch := range s.Batches {
+		b = append(b, n.serial[s.Self][batch.Number], n.serial[batch.Next.Node][batch.Next.Batch])
+	}
+	for _, g := range s.Running {
+		b = append(b, byte(g.Token))
+	}
+	for _, p := range s.Parked {
+		b = fmt.Append(b, p.Free)
+	}
+	return fmt.Append(b, s.Counter, s.Free, s.Back, s.Stock, s.Offered, s.Barred)
+}
+
+func (n *names) appendClassed(b []byte, e *kmutex.Envelope) []byte {
+	switch e.Message.Kind {
+	case kmutex.KindRequest:
+		b = append(b, n.serial[e.Message.Origin][e.Message.Batch])
+	case kmutex.KindOffer:
+		b = append(b, n.serial[e.To][e.Message.Batch])
+	default:
+	}
+	return fmt.Append(b, e.Message.Counter, e.Message.Free)
 }
 
 func (n *names) appendNodes(b []byte, nodes []kmutex.Node) []byte {
@@ -491,6 +583,9 @@ func TestExplore(t *testing.T) {
 		{nodes: 3, k: 2, requests: 1, cancels: 1},
 		{nodes: 3, k: 1, requests: 2, cancels: 1},
 		{nodes: 4, k: 1, requests: 1, cancels: 1},
+		{nodes: 2, k: 2, requests: 2, barring: 1},
+		{nodes: 2, k: 2, requests: 1, barring: 2},
+		{nodes: 3, k: 2, requests: 1, barring: 1},
 	}
 	if soak { // hundreds of thousands of states each
 		scopes = append(scopes,
@@ -500,9 +595,14 @@ func TestExplore(t *testing.T) {
 			scope{nodes: 4, k: 3, requests: 1, cancels: 1},
 		)
 	}
+	if soak {
+		scopes = append(scopes, scope{nodes: 3, k: 2, requests: 1, barring: 2})
+	}
 	for _, early := range []bool{false, true} {
 		for _, s := range scopes {
-			s.early = early
+			if s.early = early; early && s.barring > 0 {
+				continue
+			}
 			t.Run(s.String(), func(t *testing.T) {
 				if testing.Short() && (s.nodes == 4 || s.nodes == 3 && s.requests == 2) {
 					t.Skip("tens of thousands of states and more")

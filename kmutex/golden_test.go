@@ -15,11 +15,12 @@ import (
 // TestGolden replays the traces in testdata. Rewrite them with
 // go test ./kmutex -run TestGolden -rewrite, and read the difference.
 //
-//	genesis nodes=N k=K binding=early|late   node 1 is home
+//	genesis nodes=N k=K binding=early|late [alone]   node 1 is home; each token is a class of its own
 //	paper nodes=N k=K root=R                 early; tokens at nodes 1..k, root and coordinator R
 //	acquire NODE...                          next request of each node
-//	release|cancel NODE TICKET
-//	ask-due NODE
+//	release|cancel|return NODE TICKET
+//	ask-due|retry-due NODE
+//	bar NODE [TOKEN...]                      the tokens that the node cannot use
 //	deliver [KIND] [to=N] [from=N]           the first message in flight that fits
 //	deliver-all                              in order of sending, up to quiet
 //	adopt NODE waiting|running               at the next change, a request that a lost node left
@@ -36,6 +37,7 @@ func TestGolden(t *testing.T) {
 
 type golden struct {
 	early    bool
+	alone    bool
 	k        int
 	machines []*kmutex.Machine
 	requests []kmutex.Request
@@ -57,14 +59,20 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 			g.requests[i]++
 			g.step(i, kmutex.Event{Kind: kmutex.EventAcquire, Request: g.requests[i]})
 		}
-	case "release", "cancel":
-		e := kmutex.Event{Kind: kmutex.EventRelease, Request: request(t, d.CmdArgs[1].Key)}
-		if d.Cmd == "cancel" {
-			e.Kind = kmutex.EventCancel
-		}
+	case "release", "cancel", "return":
+		kind := map[string]kmutex.EventKind{"release": kmutex.EventRelease, "cancel": kmutex.EventCancel, "return": kmutex.EventReturn}[d.Cmd]
+		e := kmutex.Event{Kind: kind, Request: request(t, d.CmdArgs[1].Key)}
 		g.step(atoi(t, d.CmdArgs[0].Key)-1, e)
 	case "ask-due":
 		g.step(atoi(t, d.CmdArgs[0].Key)-1, kmutex.Event{Kind: kmutex.EventAskDue})
+	case "retry-due":
+		g.step(atoi(t, d.CmdArgs[0].Key)-1, kmutex.Event{Kind: kmutex.EventRetryDue})
+	case "bar":
+		var barred kmutex.TokenSet
+		for _, arg := range d.CmdArgs[1:] {
+			barred.Add(kmutex.Token(atoi(t, arg.Key)))
+		}
+		g.step(atoi(t, d.CmdArgs[0].Key)-1, kmutex.Event{Kind: kmutex.EventBar, Barred: barred})
 	case "deliver":
 		g.deliver(t, d)
 	case "deliver-all":
@@ -120,7 +128,7 @@ func (g *golden) start(t *testing.T, d *datadriven.TestData) {
 		d.ScanArgs(t, "binding", &binding)
 	}
 	*g = golden{
-		k: g.k, early: binding == "early", requests: make([]kmutex.Request, n), asking: make([]bool, n),
+		k: g.k, early: binding == "early", alone: d.HasArg("alone"), requests: make([]kmutex.Request, n), asking: make([]bool, n),
 		lost: make([]bool, n), adopted: make(map[int][]string),
 	}
 	for i := range n {
@@ -130,7 +138,11 @@ func (g *golden) start(t *testing.T, d *datadriven.TestData) {
 			b = new(coordinator.Early)
 		}
 		g.machines = append(g.machines, kmutex.New(self, b))
-		in := kmutex.Genesis(1, g.k, 1, self)
+		s := scope{k: g.k}
+		if g.alone {
+			s.barring = 1
+		}
+		in := kmutex.Genesis(s.change(), self)
 		if d.Cmd == "paper" {
 			in = paperInstall(self, g.k, kmutex.Node(root))
 		}
@@ -281,8 +293,11 @@ func (g *golden) state() {
 		if s.Withheld.Len() > 0 {
 			fmt.Fprintf(&g.out, " withheld=%v", s.Withheld)
 		}
-		if s.Excess > 0 {
-			fmt.Fprintf(&g.out, " excess=%d kept=%v", s.Excess, s.Kept)
+		if len(s.Offered) > 0 {
+			fmt.Fprintf(&g.out, " offered=%v", s.Offered)
+		}
+		if s.Excess != nil {
+			fmt.Fprintf(&g.out, " excess=%d kept=%v", s.Excess[0], s.Kept)
 		}
 		if s.Baton {
 			fmt.Fprintf(&g.out, " coordinator counter=%d", s.Counter)

@@ -3,8 +3,9 @@ package kmutex
 // Install is how one node begins an epoch of a pool.
 type Install struct {
 	Epoch uint64
-	// K is the number of tokens.
-	K int
+	// K is the number of tokens, Classes their classes; nil: all are alike.
+	K       int
+	Classes []TokenSet `json:",omitempty"`
 	// Home is the pool's home in this epoch.
 	Home Node
 	// Holder is the node at which the baton begins.
@@ -33,12 +34,24 @@ type Install struct {
 	// Withheld tokens of these may still be in use at lost nodes: no request gets one.
 	// An adopted slot may have one, and keeps it from everybody when it ends.
 	Withheld TokenSet
-	// Excess is by how many the tokens that run, and those that are withheld, are
-	// more than K. So many of the tokens that come back stay where they are
+	// Excess is by how many, class by class, the tokens that run, and those that are withheld,
+	// are more than the class's k; nil: by none. So many of the tokens that come back stay where they are
 	// collected, and nobody gets one before: at the coordinator (late binding),
 	// or at Holder (early binding), which lets the others into the queues that
 	// begin there.
-	Excess int
+	Excess []uint32 `json:",omitempty"`
+}
+
+// grantable reports whether every token of set may be granted in the epoch.
+func (in *Install) grantable(set TokenSet) bool {
+	if in.Classes == nil {
+		return set.Below(in.K)
+	}
+	set = set.Clone()
+	for _, class := range in.Classes {
+		set.RemoveAll(class)
+	}
+	return set.Len() == 0
 }
 
 // SeatOf returns the seat in which token q of node n begins an epoch, idle or
@@ -48,19 +61,22 @@ func SeatOf(n Node, q Token) Seat { return Seat{Node: n, Serial: uint64(q) + 1} 
 // Genesis returns how node self enters an epoch in which none of its requests run or wait:
 // epoch 1, in which home begins with the baton and all tokens; or, as a newcomer, a later
 // one.
-func Genesis(epoch uint64, k int, home, self Node) *Install {
-	in := &Install{Epoch: epoch, K: k, Home: home, Holder: home}
-	if epoch == 1 || self == home {
-		in.Tokens = NewTokenSet(k)
+func Genesis(c EpochChange, self Node) *Install {
+	in := &Install{Epoch: c.Epoch, K: c.K, Classes: c.sets(), Home: c.Home, Holder: c.Home}
+	all := c.first()
+	if c.Epoch == 1 || self == c.Home {
+		in.Tokens = all
 	}
-	if self != home {
-		in.Parent = home
+	if self != c.Home {
+		in.Parent = c.Home
 		return in
 	}
-	in.Free = NewTokenSet(k)
-	in.Tails = make([]Seat, k)
-	for q := range in.Tails {
-		in.Tails[q] = SeatOf(home, Token(q))
+	in.Free = all.Clone()
+	if c.Classes == nil {
+		in.Tails = make([]Seat, c.K)
+		for q := range in.Tails {
+			in.Tails[q] = SeatOf(c.Home, Token(q))
+		}
 	}
 	return in
 }

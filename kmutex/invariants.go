@@ -11,6 +11,8 @@ import (
 // taken in.
 type World struct {
 	K int
+	// Classes of the tokens; nil: all are alike.
+	Classes []Class
 	// Tokens that there are; nil: not known. Withheld ones are at no node, but
 	// that a slot which was taken over may have one.
 	Tokens, Withheld TokenSet
@@ -283,25 +285,45 @@ func walkQueues(heads []Seat, next map[Seat]Seat, seats map[Seat]SeatState) erro
 	return nil
 }
 
-// noIdleToken checks, under late binding, that when nothing is in flight and no ask interval is
-// running, no token is free or parked while a request waits.
+// noIdleToken checks, under late binding, that when nothing is in flight and no interval is
+// running, no token is free while a request waits at a node that can use it.
 func noIdleToken(w *World) error {
 	if w.Early || len(w.Flight) > 0 || w.AskPending {
 		return nil
 	}
-	free, waiting := 0, 0
+	var free TokenSet
 	for _, s := range w.Nodes {
-		free += s.Free.Len() + s.Stock.Len()
-		for _, p := range s.Parked {
-			free += p.Free.Len()
-		}
-		waiting += len(s.Pending)
-		for _, batch := range s.Batches {
-			waiting += len(batch.Requests)
+		if n := len(s.Batches); len(s.Offered) > 0 && (n == 0 || !s.Batches[n-1].Next.IsZero()) {
+			return fmt.Errorf("tokens %v rest at node %d, which is not the last in line", s.Offered, s.Self)
 		}
 	}
-	if free -= w.excess(); free > 0 && waiting > 0 {
-		return fmt.Errorf("%d tokens are free while %d requests wait", free, waiting)
+	for _, s := range w.Nodes {
+		if s.Retrying {
+			return nil
+		}
+		for _, set := range []TokenSet{s.Free, s.Stock, s.Offered} {
+			free.AddAll(set)
+		}
+		for _, p := range s.Parked {
+			free.AddAll(p.Free)
+		}
+	}
+	for i := range w.classes() {
+		here := w.of(free, i)
+		if here.Len() <= w.excess(i) {
+			continue
+		}
+		for _, s := range w.Nodes {
+			usable := here.Clone()
+			if usable.RemoveAll(s.Barred); len(usable) > 0 && s.waits() {
+				return fmt.Errorf("tokens %v are free while node %d waits", usable, s.Self)
+			}
+		}
 	}
 	return nil
+}
+
+// waits reports whether a request waits outside the seats.
+func (s *State) waits() bool {
+	return len(s.Pending) > 0 || slices.ContainsFunc(s.Batches, func(b Batch) bool { return len(b.Requests) > 0 })
 }

@@ -18,17 +18,39 @@ func safety(w *World) error {
 			used.Add(g.Token)
 		}
 	}
-	if n := used.Len(); n > w.K+w.excess() {
-		return fmt.Errorf("%d requests in the critical section, k=%d and %d too many at first", n, w.K, w.excess())
+	for i, c := range w.classes() {
+		if n := w.of(used, i).Len(); n > c.K+w.excess(i) {
+			return fmt.Errorf("%d requests of class %d in the critical section, k=%d and %d too many at first", n, i, c.K, w.excess(i))
+		}
 	}
 	return nil
 }
 
-// excess is that of the epoch; newcomers do not know it.
-func (w *World) excess() int {
+// classes returns the pool's classes; one without a set if all tokens are alike.
+func (w *World) classes() []Class {
+	if w.Classes == nil {
+		return []Class{{K: w.K}}
+	}
+	return w.Classes
+}
+
+// of returns those of a set that are of class i.
+func (w *World) of(set TokenSet, i int) TokenSet {
+	if w.Classes == nil {
+		return set
+	}
+	set = set.Clone()
+	set.KeepAll(w.Classes[i].Tokens)
+	return set
+}
+
+// excess is that of class i in the epoch; newcomers do not know it.
+func (w *World) excess(i int) int {
 	n := 0
 	for _, s := range w.Nodes {
-		n = max(n, s.Excess)
+		if s.Excess != nil {
+			n = max(n, int(s.Excess[i]))
+		}
 	}
 	return n
 }
@@ -85,6 +107,9 @@ func (w *World) places() map[Token][]place {
 		}
 		for _, q := range s.Stock.Tokens() {
 			at(q, "in stock at", s.Self)
+		}
+		for _, q := range s.Offered.Tokens() {
+			at(q, "offered at", s.Self)
 		}
 		for _, p := range s.Parked {
 			for _, q := range p.Free.Tokens() {

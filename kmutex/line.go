@@ -14,7 +14,7 @@ func (m *Machine) onRequest(msg *Message) error {
 	if !msg.Seat.IsZero() && (msg.Seat.Node != msg.Origin || msg.Seat.Serial == 0) {
 		return errors.New("a seat of another node than the origin")
 	}
-	place := Place{Node: msg.Origin, Seat: msg.Seat}
+	place := Place{Node: msg.Origin, Batch: msg.Batch, Seat: msg.Seat}
 	switch {
 	case m.parent != 0: // not the last: forward, and reverse the path
 		forward := *msg
@@ -50,6 +50,8 @@ func (m *Machine) onBaton(from Node, msg *Message) error {
 	}
 	m.baton, m.number = true, msg.Number
 	m.binding.Arrive(msg, &m.fx)
+	m.binding.Return(m.offered, &m.fx) // the baton is at the end of the line
+	m.offered = nil
 	m.fx.Note(Trace{Kind: TraceBatonReceived, Node: from, Number: msg.Number})
 	return nil
 }
@@ -90,7 +92,7 @@ func (m *Machine) pump() {
 	case len(m.pending) == 0:
 	case m.parent == 0: // the last in line: join the open batch
 		if len(m.batches) == 0 {
-			m.batches = append(m.batches, Batch{})
+			m.batches = append(m.batches, m.newBatch(nil))
 		}
 		batch := &m.batches[len(m.batches)-1]
 		batch.Requests = append(batch.Requests, m.pending...)
@@ -110,11 +112,16 @@ func (m *Machine) ask() {
 	m.pending = nil
 	m.fx.Note(Trace{Kind: TraceAsked, Node: m.parent, Count: len(requests)})
 	seat, taken := m.binding.Ask(requests, &m.fx)
-	m.batches = append(m.batches, Batch{Requests: requests[taken:]})
-	m.fx.Send(m.parent, Message{Kind: KindRequest, Origin: m.self, Seat: seat})
+	m.batches = append(m.batches, m.newBatch(requests[taken:]))
+	m.fx.Send(m.parent, Message{Kind: KindRequest, Origin: m.self, Batch: m.numbered, Seat: seat})
 	m.parent = 0
 	m.asked = true
 	m.fx.AskTimer = true
+}
+
+func (m *Machine) newBatch(requests []Request) Batch {
+	m.numbered++
+	return Batch{Number: m.numbered, Requests: requests}
 }
 
 // enterIdle lets the oldest waiting requests take tokens that idle here and that

@@ -246,7 +246,7 @@ func (w *churn) appendKey(b []byte) []byte {
 		b = append(append(b, byte(len(m))), m...)
 	}
 	for epoch := range uint64(len(w.views)) {
-		b = append(b, byte(w.planned[epoch+1]))
+		b = fmt.Append(b, w.planned[epoch+1])
 	}
 	return append(b, byte(len(w.views)), byte(w.losses))
 }

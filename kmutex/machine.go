@@ -40,7 +40,8 @@ type Machine struct {
 	// not known; and those that nobody alive has.
 	installed        uint64
 	tokens, withheld TokenSet
-	excess           int
+	classes          []TokenSet
+	excess           []uint32
 	// coming is the k of the epoch that the machine is frozen for, maxK the
 	// largest of those that it was frozen for before and that never began here.
 	coming, maxK int
@@ -50,6 +51,12 @@ type Machine struct {
 	// batches of this node in the line, the oldest first. Only the last one can
 	// be open (nobody behind it yet).
 	batches []Batch
+	// numbered is the number of the newest of them.
+	numbered uint64
+	// offered tokens have come along the line to this node's last batch, which is the last
+	// of the line. This node could not use them. retrying: the retry interval is running.
+	offered  TokenSet
+	retrying bool
 	// pending requests are in no batch yet.
 	pending []Request
 	// asked: the ask interval is running.
@@ -74,6 +81,8 @@ type Machine struct {
 
 // Batch is a run of requests of one node that holds one place in the line.
 type Batch struct {
+	// Number tells this node's batches of an epoch apart; later ones have larger numbers.
+	Number uint64
 	// Requests that wait, in the order of the line; those that the binding has
 	// taken over are gone from it. Numbers ascend, but for adopted requests,
 	// which have high ones and stand where they stood at the lost node.
@@ -110,7 +119,9 @@ func (m *Machine) dispatch(e Event) error {
 			return fmt.Errorf("%w: acquire %d after %d", errRequest, e.Request, m.last)
 		}
 		m.last = e.Request
-	case EventCancel, EventRelease, EventAskDue:
+	case EventCancel, EventRelease, EventReturn, EventAskDue, EventRetryDue:
+	case EventBar: // also while the machine is frozen: it is about no request
+		return m.bar(e.Barred)
 	default:
 		return fmt.Errorf("%w: %d", errEvent, e.Kind)
 	}
@@ -127,7 +138,7 @@ func (m *Machine) postpone(e Event) {
 	switch e.Kind {
 	case EventAcquire:
 		m.arrived = append(m.arrived, e.Request)
-	case EventAskDue: // the next epoch begins without an ask interval
+	case EventAskDue, EventRetryDue: // the next epoch begins without these intervals
 	default:
 		if i, ok := slices.BinarySearch(m.arrived, e.Request); ok {
 			m.arrived = slices.Delete(m.arrived, i, i+1)

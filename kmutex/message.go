@@ -11,7 +11,7 @@ type Kind uint8
 // The messages. In brackets the name that the paper gives them.
 const (
 	// KindRequest looks for the last in line along the parent pointers
-	// [request]. It sets Origin, Seat (early binding) and Hops.
+	// [request]. It sets Origin, Batch, Seat (early binding) and Hops.
 	KindRequest Kind = 1 + iota
 	// KindBaton hands over the right to assign tokens [token_locations]. It
 	// sets Number, Counter and Tails (early) or Free, Excess, Serial, Resting and
@@ -33,11 +33,14 @@ const (
 	// KindTokens, late binding only, carries tokens to baton Number, or to home. It
 	// sets Free, Number, Want, Hops, Resting and Serial.
 	KindTokens
+	// KindOffer, late binding only, carries tokens along the line to a batch of the
+	// receiver: nobody before it can use them. It sets Free, Batch and Serial.
+	KindOffer
 
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "locate", "recall", "tokens"}
+var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "locate", "recall", "tokens", "offer"}
 
 // Valid reports whether k is one of the kinds above.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
@@ -63,6 +66,9 @@ type Message struct {
 	// Hops counts the nodes that have forwarded this message (request, tokens).
 	Hops uint32
 
+	// Batch is the number of the asking batch (request), or of the receiver's batch that
+	// the tokens are offered to (offer).
+	Batch uint64
 	// Seat: the first seat of the asking batch (request), the seat that gets a
 	// child (child), the seat the token is for (token, early binding).
 	Seat Seat
@@ -79,8 +85,8 @@ type Message struct {
 	Tails []Seat
 	// Free holds the tokens that the message carries (late binding).
 	Free TokenSet
-	// Excess is how many of them stay with the baton, see [Install.Excess].
-	Excess uint32
+	// Excess is how many of them, by class, stay with the baton, see [Install.Excess].
+	Excess []uint32
 	// Want is how many tokens are needed (locate, recall), how many home was asked
 	// for and has not sent (baton), or how many of those these are (tokens).
 	Want uint32
@@ -117,8 +123,8 @@ func (m Message) String() string {
 		} else {
 			fmt.Fprintf(&b, " free=%v serial=%d", m.Free, m.Serial)
 			m.writeDemand(&b)
-			if m.Excess > 0 {
-				fmt.Fprintf(&b, " excess=%d", m.Excess)
+			if m.Excess != nil {
+				fmt.Fprintf(&b, " excess=%v", m.Excess)
 			}
 		}
 	case KindChild:
@@ -137,6 +143,8 @@ func (m Message) String() string {
 		if m.Hops > 0 {
 			fmt.Fprintf(&b, " hops=%d", m.Hops)
 		}
+	case KindOffer:
+		fmt.Fprintf(&b, " free=%v batch=%d serial=%d", m.Free, m.Batch, m.Serial)
 	default:
 	}
 	return b.String()

@@ -45,20 +45,6 @@ type ReportedBatch struct {
 	Requests []Request
 }
 
-// EpochChange is what the agreed view says about an epoch that is to be planned.
-type EpochChange struct {
-	Epoch uint64
-	K     int
-	Home  Node
-	// Owed means that a lost node may still run requests.
-	Owed bool
-	// Claimed tokens may be with users whom only lost nodes knew.
-	Claimed TokenSet
-	// Spread lets the free tokens begin at all nodes if nobody waits, as many at
-	// each: then none of them can take most of the tokens along when it is lost.
-	Spread bool
-}
-
 // PlanEpoch plans an epoch from the reports of all its nodes: every waiting batch
 // in one line by stamp (then by node), a star around the last in line, the
 // baton at the first with the free tokens. The result has one Install per
@@ -102,9 +88,9 @@ func PlanEpoch(f EpochChange, reports []Report) ([]*Install, error) {
 	}
 	p.withhold()
 	p.adopt()
-	free := p.vacant()
+	free, excess := p.vacant()
 	first, last := p.planLine()
-	p.place(free, first, last)
+	p.place(free, excess, first, last)
 	return p.installs, nil
 }
 
@@ -112,7 +98,7 @@ func PlanEpoch(f EpochChange, reports []Report) ([]*Install, error) {
 // founders must be given the same.
 func Found(c EpochChange, founders []Node, self Node) *Install {
 	if !c.Spread || !slices.Contains(founders, c.Home) {
-		return Genesis(c.Epoch, c.K, c.Home, self)
+		return Genesis(c, self)
 	}
 	reports := make([]Report, len(founders))
 	for i, n := range founders {
@@ -142,8 +128,8 @@ type plan struct {
 
 func newPlan(f EpochChange, reports []Report) (*plan, error) {
 	p := &plan{EpochChange: f, reports: reports, at: make(map[Node]*Install, len(reports))}
-	if f.K < 1 || f.K > MaxK {
-		return nil, fmt.Errorf("%w: k=%d", ErrInstall, f.K)
+	if err := f.check(); err != nil {
+		return nil, err
 	}
 	if !f.Claimed.Below(MaxK) {
 		return nil, fmt.Errorf("%w: tokens of %d or more are claimed", ErrInstall, MaxK)
@@ -155,7 +141,7 @@ func newPlan(f EpochChange, reports []Report) (*plan, error) {
 		if !r.Tokens.Below(MaxK) || !r.Free.Below(MaxK) || r.MaxK < 0 || r.MaxK > MaxK {
 			return nil, fmt.Errorf("%w: node %d reports tokens of %d or more", ErrInstall, r.Node, MaxK)
 		}
-		in := &Install{Epoch: f.Epoch, K: f.K, Home: f.Home}
+		in := &Install{Epoch: f.Epoch, K: f.K, Classes: f.sets(), Home: f.Home}
 		for _, g := range r.Running {
 			switch {
 			case g.Request >= AdoptedRequest(f.Epoch, 0): // see adopt
@@ -187,7 +173,7 @@ func (p *plan) withhold() {
 	case p.tokens == nil:
 		// Whoever knew the tokens is gone: until all that they had is back,
 		// nobody gets one.
-		p.withheld, p.idle = NewTokenSet(p.K), nil
+		p.withheld, p.idle = p.known(p.K), nil
 	case p.Owed:
 		p.withheld = p.tokens.Clone()
 	}
@@ -218,7 +204,7 @@ func (p *plan) survey() {
 		}
 		p.tokens.AddAll(r.Tokens)
 		if !current {
-			p.tokens.AddAll(NewTokenSet(r.MaxK))
+			p.tokens.AddAll(p.known(r.MaxK))
 		}
 	}
 }
@@ -247,27 +233,53 @@ func (p *plan) take(q Token) bool {
 	return true
 }
 
-// used returns how many tokens run or are withheld.
-func (p *plan) used() int {
+// used returns the tokens that run or are withheld.
+func (p *plan) used() TokenSet {
 	used := p.running.Clone()
 	used.AddAll(p.withheld)
-	return used.Len()
+	return used
 }
 
 // vacant returns the free tokens: as many as there is room for, the lowest that
-// neither run nor are withheld.
-func (p *plan) vacant() []Token {
-	var vacant []Token
-	for q := Token(0); p.used()+len(vacant) < p.K; q++ {
-		if !p.running.Has(q) && !p.withheld.Has(q) {
-			vacant = append(vacant, q)
+// neither run nor are withheld; and the excess. Both are counted class by class.
+func (p *plan) vacant() (vacant []Token, excess []uint32) {
+	used := p.used()
+	if p.Classes == nil {
+		room := p.K - used.Len()
+		for q := Token(0); len(vacant) < room; q++ {
+			if !used.Has(q) {
+				vacant = append(vacant, q)
+			}
 		}
+		return vacant, tooMany(excess, 1, 0, -room)
 	}
-	return vacant
+	for i, c := range p.Classes {
+		free, taken := c.Tokens.Clone(), used.Clone()
+		free.RemoveAll(used)
+		taken.KeepAll(c.Tokens)
+		room := c.K - taken.Len()
+		if room > 0 {
+			vacant = append(vacant, free.Tokens()[:room]...)
+		}
+		excess = tooMany(excess, len(p.Classes), i, -room)
+	}
+	return vacant, excess
+}
+
+// tooMany notes that class i of so many has n tokens too many, if n is positive.
+func tooMany(excess []uint32, classes, i, n int) []uint32 {
+	if n <= 0 {
+		return excess
+	}
+	if excess == nil {
+		excess = make([]uint32, classes)
+	}
+	excess[i] = uint32(n)
+	return excess
 }
 
 // place writes the plan into the installs.
-func (p *plan) place(vacant []Token, first, last Node) {
+func (p *plan) place(vacant []Token, excess []uint32, first, last Node) {
 	var free, tokens TokenSet
 	for _, q := range vacant {
 		free.Add(q)
@@ -277,15 +289,16 @@ func (p *plan) place(vacant []Token, first, last Node) {
 			tokens.AddAll(set)
 		}
 	}
-	excess := max(0, p.used()-p.K)
 	for n, in := range p.at {
 		in.Tokens, in.Withheld, in.Holder, in.Excess = tokens, p.withheld, first, excess
 		if n != last {
 			in.Parent = last
 		}
 	}
-	p.at[first].Tails = p.tails(free, first, excess)
-	if p.Spread && excess == 0 && len(p.at[first].Batches) == 0 {
+	if p.Classes == nil {
+		p.at[first].Tails = p.tails(free, first, sum(excess))
+	}
+	if p.Spread && excess == nil && len(p.at[first].Batches) == 0 {
 		p.spread(vacant)
 		return
 	}
@@ -305,6 +318,15 @@ func (p *plan) spread(vacant []Token) {
 		p.at[n].Free.Add(q)
 		has[n]++
 	}
+}
+
+// sum returns how many tokens are too many in all classes together.
+func sum(excess []uint32) int {
+	n := 0
+	for _, e := range excess {
+		n += int(e)
+	}
+	return n
 }
 
 // tails begins the queues of the tokens, for early binding. A free token idles
@@ -370,11 +392,12 @@ func (p *plan) planLine() (first, last Node) {
 			batch.Requests = append(batch.Requests, t.Requests...)
 			continue
 		}
+		number := uint64(len(in.Batches) + 1)
 		if before != 0 {
 			batches := p.at[before].Batches
-			batches[len(batches)-1].Next = Place{Node: t.node}
+			batches[len(batches)-1].Next = Place{Node: t.node, Batch: number}
 		}
-		in.Batches = append(in.Batches, Batch{Requests: slices.Clone(t.Requests)})
+		in.Batches = append(in.Batches, Batch{Number: number, Requests: slices.Clone(t.Requests)})
 		before = t.node
 	}
 	return line[0].node, before

@@ -196,8 +196,8 @@ func TestPlanTokens(t *testing.T) {
 			got += fmt.Sprint(" ", qs)
 		}
 		got += fmt.Sprintf(" tokens %v", installs[0].Tokens)
-		if installs[0].Excess > 0 {
-			got += fmt.Sprintf(" excess %d", installs[0].Excess)
+		if installs[0].Excess != nil {
+			got += fmt.Sprintf(" excess %d", installs[0].Excess[0])
 		}
 		if got != tc.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
@@ -239,7 +239,7 @@ func TestNewcomersDoNotKnowTheTokens(t *testing.T) {
 		home, self kmutex.Node
 		known      bool
 	}{{1, 1, 1, true}, {1, 1, 2, true}, {2, 1, 2, false}} {
-		if in := kmutex.Genesis(tc.epoch, 2, tc.home, tc.self); (in.Tokens != nil) != tc.known {
+		if in := kmutex.Genesis(kmutex.EpochChange{Epoch: tc.epoch, K: 2, Home: tc.home}, tc.self); (in.Tokens != nil) != tc.known {
 			t.Errorf("%+v: tokens %v", tc, in.Tokens)
 		}
 	}
@@ -252,7 +252,7 @@ func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 	m := kmutex.New(1, b)
 	var fx *kmutex.Effects
 	for _, e := range []kmutex.Event{
-		{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 1, 1, 1)},
+		{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: 1, Home: 1}, 1)},
 		{Kind: kmutex.EventAcquire, Request: 1},
 		{Kind: kmutex.EventAcquire, Request: 2},
 		{Kind: kmutex.EventAcquire, Request: 3},
@@ -276,30 +276,30 @@ func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 // An install that does not fit is refused, and changes nothing.
 func TestBadInstalls(t *testing.T) {
 	for name, spoil := range map[string]func(*kmutex.Install){
-		"epoch 0":               func(in *kmutex.Install) { in.Epoch = 0 },
-		"an older epoch":        func(in *kmutex.Install) { in.Epoch = 1 },
-		"a newer epoch":         func(in *kmutex.Install) { in.Epoch = 3 },
-		"no k":                  func(in *kmutex.Install) { in.K = 0 },
-		"k too large":           func(in *kmutex.Install) { in.K = kmutex.MaxK + 1 },
-		"no home":               func(in *kmutex.Install) { in.Home = 0 },
-		"no holder":             func(in *kmutex.Install) { in.Holder = 0 },
-		"its own parent":        func(in *kmutex.Install) { in.Parent = 1 },
-		"a batch behind itself": func(in *kmutex.Install) { in.Parent, in.Batches[0].Next.Node = 2, 1 },
-		"a closed last batch":   func(in *kmutex.Install) { in.Batches[0].Next.Node = 2 },
-		"a request is missing":  func(in *kmutex.Install) { in.Batches[0].Requests = in.Batches[0].Requests[:2] },
-		"a request twice":       func(in *kmutex.Install) { in.Batches[0].Requests[1] = in.Batches[0].Requests[2] },
-		"an adopted one twice":  func(in *kmutex.Install) { in.Batches[0].Requests[0] = in.Running[1].Request },
-		"a foreign request":     func(in *kmutex.Install) { in.Batches[0].Requests[1] = 9 },
-		"a waiting one runs":    func(in *kmutex.Install) { in.Running[1].Request = 2 },
-		"a running one is lost": func(in *kmutex.Install) { in.Running = in.Running[1:] },
-		"another token":         func(in *kmutex.Install) { in.Running[0].Token = 5 },
-		"no token":              func(in *kmutex.Install) { in.Running[1].Token = kmutex.NoToken },
-		"a token too large":     func(in *kmutex.Install) { in.Running[1].Token = kmutex.MaxK },
-		"a token twice":         func(in *kmutex.Install) { in.Running[1].Token = in.Running[0].Token },
-		"a free one runs":       func(in *kmutex.Install) { in.Free.Add(in.Running[0].Token) },
-		"a free one of k":       func(in *kmutex.Install) { in.Free.Add(2) },
-		"a negative excess":     func(in *kmutex.Install) { in.Excess = -1 },
-		"another serial":        func(in *kmutex.Install) { in.Running[0].Serial++ },
+		"epoch 0":                          func(in *kmutex.Install) { in.Epoch = 0 },
+		"an older epoch":                   func(in *kmutex.Install) { in.Epoch = 1 },
+		"a newer epoch":                    func(in *kmutex.Install) { in.Epoch = 3 },
+		"no k":                             func(in *kmutex.Install) { in.K = 0 },
+		"k too large":                      func(in *kmutex.Install) { in.K = kmutex.MaxK + 1 },
+		"no home":                          func(in *kmutex.Install) { in.Home = 0 },
+		"no holder":                        func(in *kmutex.Install) { in.Holder = 0 },
+		"its own parent":                   func(in *kmutex.Install) { in.Parent = 1 },
+		"a batch behind itself":            func(in *kmutex.Install) { in.Parent, in.Batches[0].Next.Node = 2, 1 },
+		"a closed last batch":              func(in *kmutex.Install) { in.Batches[0].Next.Node = 2 },
+		"a request is missing":             func(in *kmutex.Install) { in.Batches[0].Requests = in.Batches[0].Requests[:2] },
+		"a request twice":                  func(in *kmutex.Install) { in.Batches[0].Requests[1] = in.Batches[0].Requests[2] },
+		"an adopted one twice":             func(in *kmutex.Install) { in.Batches[0].Requests[0] = in.Running[1].Request },
+		"a foreign request":                func(in *kmutex.Install) { in.Batches[0].Requests[1] = 9 },
+		"a waiting one runs":               func(in *kmutex.Install) { in.Running[1].Request = 2 },
+		"a running one is lost":            func(in *kmutex.Install) { in.Running = in.Running[1:] },
+		"another token":                    func(in *kmutex.Install) { in.Running[0].Token = 5 },
+		"no token":                         func(in *kmutex.Install) { in.Running[1].Token = kmutex.NoToken },
+		"a token too large":                func(in *kmutex.Install) { in.Running[1].Token = kmutex.MaxK },
+		"a token twice":                    func(in *kmutex.Install) { in.Running[1].Token = in.Running[0].Token },
+		"a free one runs":                  func(in *kmutex.Install) { in.Free.Add(in.Running[0].Token) },
+		"a free one of k":                  func(in *kmutex.Install) { in.Free.Add(2) },
+		"an excess of a class that is not": func(in *kmutex.Install) { in.Excess = []uint32{1, 1} },
+		"another serial":                   func(in *kmutex.Install) { in.Running[0].Serial++ },
 	} {
 		for _, b := range []kmutex.Binding{new(coordinator.Late), new(coordinator.Early)} {
 			m, in := frozen(t, b)

@@ -93,11 +93,49 @@ func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 			event(kmutex.EventRelease, g.Request)
 		}
 	}
+	if p.retrying {
+		event(kmutex.EventRetryDue, 0)
+	}
+	ways = w.health(ways, n, p)
 	if w.cancels > 0 {
 		for _, t := range waitingRequests(&p.state) {
 			if !p.ended[t] {
 				event(kmutex.EventCancel, t)
 			}
+		}
+	}
+	return ways
+}
+
+// health appends what a node finds out about the upstreams that classes stand for.
+func (w *churn) health(ways []way, n kmutex.Node, p *peer) []way {
+	v := w.newest()
+	for i, c := range v.classes {
+		barred := p.state.Barred.Clone()
+		switch both := c.Tokens.Clone(); {
+		case len(both) == 0:
+			continue
+		case barred.Has(c.Tokens.Tokens()[0]):
+			barred.RemoveAll(both)
+			ways = append(ways, way{name: label{"node %d uses class %d again", [2]any{n, i}}, take: func() error {
+				_, err := w.step(n, kmutex.Event{Kind: kmutex.EventBar, Barred: barred})
+				return err
+			}})
+		case w.bars > 0:
+			barred.AddAll(both)
+			ways = append(ways, way{name: label{"node %d bars class %d", [2]any{n, i}}, take: func() error {
+				w.bars--
+				_, err := w.step(n, kmutex.Event{Kind: kmutex.EventBar, Barred: barred})
+				return err
+			}})
+		}
+	}
+	for _, g := range p.state.Running {
+		if p.state.Barred.Has(g.Token) && !p.ended[g.Request] && !p.state.Frozen {
+			ways = append(ways, way{name: label{"node %d: %d could not use its token", [2]any{n, g.Request}}, take: func() error {
+				_, err := w.step(n, kmutex.Event{Kind: kmutex.EventReturn, Request: g.Request})
+				return err
+			}})
 		}
 	}
 	return ways
@@ -161,7 +199,7 @@ func (w *churn) commands(n kmutex.Node, k int) []way {
 		w.peer(n).view = len(w.views) - 2
 	})
 	command(&w.moves, label{format: "an epoch begins"}, func() { w.agree(true, func(*view) {}) })
-	command(&w.ks, label{"k is %d", [2]any{k}}, func() { w.agree(true, func(v *view) { v.k = k }) })
+	command(&w.ks, label{"k is %d", [2]any{k}}, func() { w.agree(true, func(v *view) { v.setK(k, w.classes, w.choices) }) })
 	return w.expiries(ways)
 }
 
@@ -239,6 +277,9 @@ func TestRandomSchedules(t *testing.T) {
 		default: // few nodes that all wait for few tokens: what goes wrong shows
 			s.nodes, s.k, s.requests = 2+r.IntN(3), 1+r.IntN(2), 3+r.IntN(10)
 			s.losses, s.joins, s.ks, s.moves = 1+r.IntN(4), 1+r.IntN(3), r.IntN(4), r.IntN(3)
+		}
+		if seed%3 == 2 {
+			s.early, s.classes, s.bars = false, 1+r.IntN(3), r.IntN(6)
 		}
 		w := newChurn(s, r)
 		if err := w.run(1 << 16); err != nil {

@@ -2,6 +2,7 @@ package kmutex
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -22,12 +23,30 @@ func (m *Machine) local(e Event) error {
 		if !m.release(e.Request) {
 			return fmt.Errorf("%w: release %d, which is not in the critical section", errRequest, e.Request)
 		}
+	case EventReturn:
+		if !m.release(e.Request) {
+			return fmt.Errorf("%w: return %d, which is not in the critical section", errRequest, e.Request)
+		}
+		m.waitAgain(e.Request)
 	case EventAskDue:
 		m.asked = false
+	case EventRetryDue:
+		m.retry()
 	default:
 		return fmt.Errorf("%w: %d is not local", errEvent, e.Kind)
 	}
 	m.settle()
+	return nil
+}
+
+// bar takes in which tokens this node cannot use.
+func (m *Machine) bar(barred TokenSet) error {
+	if !barred.Below(MaxK) {
+		return errors.New("kmutex: barred tokens that do not exist")
+	}
+	if m.binding.Bar(barred) && !m.frozen {
+		m.settle()
+	}
 	return nil
 }
 
@@ -49,6 +68,8 @@ func (m *Machine) receive(e Event) error {
 		err = m.onRequest(&e.Message)
 	case KindBaton:
 		err = m.onBaton(e.From, &e.Message)
+	case KindOffer:
+		err = m.onOffer(&e.Message)
 	case KindChild, KindToken, KindLocate, KindRecall, KindTokens:
 		err = m.binding.Receive(&e.Message, &m.fx)
 	default:
@@ -64,8 +85,10 @@ func (m *Machine) receive(e Event) error {
 // settle brings the machine to rest after an event.
 func (m *Machine) settle() {
 	m.enterIdle()
+	m.useOffered()
 	m.serve()
 	m.pump()
+	m.offer()
 	m.record()
 }
 

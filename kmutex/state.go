@@ -16,12 +16,20 @@ type State struct {
 	Installed uint64
 	Tokens    TokenSet
 	Withheld  TokenSet
-	// Excess is that of the epoch, see [Install.Excess]; 0 at a newcomer.
-	Excess int
+	// Classes of the tokens, nil: all are alike. Excess is that of the epoch, see
+	// [Install.Excess]; nil at a newcomer.
+	Classes []TokenSet
+	Excess  []uint32
 
 	Parent  Node
 	Batches []Batch
 	Pending []Request
+	// Offered tokens rest at the last batch of the line, whose node could not use them.
+	// Retrying: the retry interval is running.
+	Offered  TokenSet
+	Retrying bool
+	// Barred tokens cannot be used here (late binding).
+	Barred  TokenSet
 	Asked   bool
 	Running []Grant
 	Baton   bool
@@ -94,9 +102,9 @@ func (s SeatState) idle() bool { return s.Token != NoToken && s.Request == 0 }
 func (m *Machine) State() State {
 	s := State{
 		Self: m.self, Epoch: m.epoch, Frozen: m.frozen, K: m.k, Home: m.home,
-		Installed: m.installed, Tokens: m.tokens.Clone(), Withheld: m.withheld.Clone(), Excess: m.excess,
+		Installed: m.installed, Tokens: m.tokens.Clone(), Withheld: m.withheld.Clone(), Classes: cloneSets(m.classes), Excess: slices.Clone(m.excess),
 		Parent: m.parent, Batches: cloneBatches(m.batches), Pending: slices.Clone(m.pending),
-		Asked: m.asked, Running: slices.Clone(m.running), Baton: m.baton, Number: m.number,
+		Offered: m.offered.Clone(), Retrying: m.retrying, Asked: m.asked, Running: slices.Clone(m.running), Baton: m.baton, Number: m.number,
 		Deferred: slices.Clone(m.deferred), Arrived: slices.Clone(m.arrived),
 	}
 	m.binding.Export(&s)
@@ -108,11 +116,19 @@ func (m *Machine) Clone() *Machine {
 	c := *m
 	c.binding = m.binding.Clone()
 	c.batches = cloneBatches(m.batches)
-	c.pending = slices.Clone(m.pending)
+	c.pending, c.offered = slices.Clone(m.pending), m.offered.Clone()
 	c.running = slices.Clone(m.running)
 	c.deferred, c.arrived = slices.Clone(m.deferred), slices.Clone(m.arrived)
 	c.fx = Effects{}
 	return &c
+}
+
+func cloneSets(sets []TokenSet) []TokenSet {
+	c := slices.Clone(sets)
+	for i := range c {
+		c[i] = c[i].Clone()
+	}
+	return c
 }
 
 func cloneBatches(batches []Batch) []Batch {
@@ -141,7 +157,7 @@ func (m *Machine) Frozen() bool { return m.frozen }
 // the baton, parked, or idle in seats. Those beyond k are not counted.
 func (m *Machine) FreeHere() int {
 	free, kept := m.binding.FreeHere()
-	return free.Len() - kept
+	return free.Len() - kept + m.offered.Len()
 }
 
 // TokensHere returns how many tokens are at this node, in use or not. While it is frozen,
@@ -156,7 +172,7 @@ func (m *Machine) TokensHere() int {
 	}
 	if !m.frozen {
 		free, _ := m.binding.FreeHere()
-		n += free.Len()
+		n += free.Len() + m.offered.Len()
 	}
 	return n
 }
@@ -165,5 +181,6 @@ func (m *Machine) TokensHere() int {
 // critical section, and those that nobody uses.
 func (m *Machine) Holdings() (running []Grant, free TokenSet) {
 	free, _ = m.binding.FreeHere()
+	free.AddAll(m.offered)
 	return slices.Clone(m.running), free
 }

@@ -33,6 +33,16 @@ const MaxK = 1 << 16
 // lowered there may be tokens of k or more; see [Install.Excess].
 type Token int32
 
+// Class is tokens that are alike, such as the places at one upstream. A pool whose tokens
+// are all alike has no classes. A token in none of a pool's classes is never granted.
+type Class struct {
+	// K is how many tokens of the class may be in use.
+	K int
+	// Tokens are the numbers of the class: K, or more while k has been lowered and requests
+	// may still hold others.
+	Tokens TokenSet
+}
+
 // NoToken stands for a token that is still to come or to be found.
 const NoToken Token = -1
 

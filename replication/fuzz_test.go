@@ -33,7 +33,7 @@ func FuzzEpochReport(f *testing.F) {
 			return
 		}
 		home := kmutex.New(1, new(coordinator.Late))
-		step(t, home, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 2, 1, 1)})
+		step(t, home, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: 2, Home: 1}, 1)})
 		step(t, home, kmutex.Event{Kind: kmutex.EventAcquire, Request: 1})
 		own := EpochReport{Report: *step(t, home, kmutex.Event{Kind: kmutex.EventFreeze, Epoch: 2, K: 2}).Report}
 		own.Left = &left

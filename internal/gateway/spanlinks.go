@@ -50,7 +50,7 @@ func (t spanLinks) depart(m *kmutex.Message) {
 	switch m.Kind {
 	case kmutex.KindToken:
 		add(m.Token)
-	case kmutex.KindBaton, kmutex.KindTokens:
+	case kmutex.KindBaton, kmutex.KindTokens, kmutex.KindOffer:
 		for q := range t {
 			if m.Free.Has(q) {
 				add(q)

@@ -48,7 +48,7 @@ func (p *Pool) genesis() *kmutex.Install {
 	if founders := v.founders(); v.Epoch == 1 && slices.Contains(founders, p.cfg.Self) {
 		return kmutex.Found(v.epochChange(p.machine.Spreads()), founders, p.cfg.Self)
 	}
-	return kmutex.Genesis(v.Epoch, v.K, v.Home, p.cfg.Self)
+	return kmutex.Genesis(v.epochChange(false), p.cfg.Self)
 }
 
 // sendReport completes the report and sends it to home.

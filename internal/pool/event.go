@@ -96,6 +96,10 @@ func (p *Pool) Wake(now time.Duration) *Effects {
 		}
 		p.count(now)
 		p.expire(now)
+		if p.offersAt > 0 && now >= p.offersAt {
+			p.offersAt = 0
+			_ = p.step(kmutex.Event{Kind: kmutex.EventRetryDue}) // the machine never refuses it
+		}
 	}
 	return p.done(now)
 }
@@ -120,8 +124,12 @@ func (p *Pool) done(now time.Duration) *Effects {
 	}
 	p.pushTickets()
 	p.repair.fire(now, p)
+	if p.offers && p.offersAt == 0 {
+		p.offersAt = now + offerInterval
+	}
+	p.offers = false
 	next := p.repair.next()
-	for _, at := range []time.Duration{p.nextRetry(), p.expiry, p.audit.due, p.nextExpiry()} {
+	for _, at := range []time.Duration{p.nextRetry(), p.expiry, p.audit.due, p.nextExpiry(), p.offersAt} {
 		if at > 0 && (next == 0 || at < next) {
 			next = at
 		}

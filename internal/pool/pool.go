@@ -69,6 +69,10 @@ func (m *Memory) Replicas() *replication.ReplicaSet {
 	return m.replicas
 }
 
+// offerInterval is how long a token that nobody in line could use rests before it is offered
+// again: a gateway that can use it after all gets it within that time.
+const offerInterval = time.Second
+
 // maxEarly bounds the messages that wait for a view.
 const maxEarly = 4096
 
@@ -107,6 +111,10 @@ type Pool struct {
 	// spreadAt is the earliest time of the next epoch that only spreads tokens.
 	spreadAt time.Duration
 	expiry   time.Duration // when the tickets that no gateway knows have run out; 0: never
+	// offers: the machine has tokens that nobody could use; offersAt is when they are offered
+	// again, 0: there are none.
+	offers   bool
+	offersAt time.Duration
 	wakeAt   time.Duration // as the driver has it
 }
 
@@ -159,7 +167,7 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 	switch m.Kind {
 	case kmutex.KindToken:
 		p.reclaimed.Add(m.Token)
-	case kmutex.KindBaton, kmutex.KindTokens:
+	case kmutex.KindBaton, kmutex.KindTokens, kmutex.KindOffer:
 		p.reclaimed.AddAll(m.Free)
 	default: // carries no token
 	}
@@ -178,6 +186,7 @@ func (p *Pool) step(e kmutex.Event) error {
 		}
 	}
 	p.fx.AskTimer = p.fx.AskTimer || fx.AskTimer
+	p.offers = p.offers || fx.RetryTimer
 	p.fx.Trace = append(p.fx.Trace, fx.Trace...)
 	return err
 }

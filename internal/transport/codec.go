@@ -10,7 +10,7 @@ import (
 
 // protocolVersion is in the preamble.
 //
-// 5: one connection for each pair of processes.
+// 5: one connection for each pair of processes; tokens have classes.
 const protocolVersion = 5
 
 const (
@@ -22,6 +22,8 @@ const (
 	maxTokens = kmutex.MaxK
 	// maxResting bounds the nodes that a message names.
 	maxResting = 1 << 12
+	// maxClasses bounds the classes of a pool's tokens.
+	maxClasses = 1 << 10
 )
 
 var errVersion = errors.New("another wire format")

@@ -27,8 +27,8 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindRequest, Epoch: 1, Origin: 3},
 		{Kind: kmutex.KindRequest, Epoch: math.MaxUint64, Origin: math.MaxUint64, Hops: math.MaxUint32, Seat: far},
 		{Kind: kmutex.KindBaton, Epoch: 1},
-		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Counter: 7, Free: kmutex.NewTokenSet(8), Excess: 5, Serial: 300},
-		{Kind: kmutex.KindBaton, Epoch: 1, Number: math.MaxUint64, Counter: maxTokens - 1, Free: kmutex.NewTokenSet(maxTokens), Excess: maxTokens, Serial: math.MaxUint64},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Counter: 7, Free: kmutex.NewTokenSet(8), Excess: []uint32{5}, Serial: 300},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: math.MaxUint64, Counter: maxTokens - 1, Free: kmutex.NewTokenSet(maxTokens), Excess: []uint32{maxTokens, 0, 1}, Serial: math.MaxUint64},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat, {}, far}},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: tails},
 		{Kind: kmutex.KindChild, Epoch: 1, Seat: seat, Child: far},
@@ -45,6 +45,9 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Free: kmutex.NewTokenSet(8), Want: 2, Resting: []kmutex.Node{3, math.MaxUint64}},
 		{Kind: kmutex.KindRecall, Epoch: 1, Holder: 5, Want: 1},
 		{Kind: kmutex.KindRecall, Epoch: 1, Number: math.MaxUint64, Holder: 5, Want: maxTokens, Resting: make1000()},
+		{Kind: kmutex.KindRequest, Epoch: 1, Origin: 3, Batch: math.MaxUint64},
+		{Kind: kmutex.KindOffer, Epoch: 1},
+		{Kind: kmutex.KindOffer, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Batch: 300, Serial: math.MaxUint64, Tag: []byte("tag")},
 		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(1)},
 		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Number: math.MaxUint64, Want: 7, Hops: 2, Resting: []kmutex.Node{1}, Serial: 300, Tag: []byte("tag")},
 	}
@@ -125,8 +128,11 @@ func TestEncoderRefuses(t *testing.T) {
 		"names in locate":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Resting: []kmutex.Node{1}}, errFields},
 		"serial without seat":   {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Serial: 1}, errFields},
 		"serial with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Serial: 1}, errFields},
-		"excess with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Excess: 1}, errFields},
-		"excess too large":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: maxTokens + 1}, wire.ErrRange},
+		"excess with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Excess: []uint32{1}}, errFields},
+		"excess too large":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: []uint32{maxTokens + 1}}, wire.ErrRange},
+		"excess of no class":    {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: []uint32{}}, wire.ErrRange},
+		"too many classes":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: make([]uint32, maxClasses+1)}, wire.ErrRange},
+		"offer with a number":   {kmutex.Message{Kind: kmutex.KindOffer, Epoch: 1, Number: 1}, errFields},
 		"serial elsewhere":      {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Serial: 1}, errFields},
 		"baton both ways":       {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Free: kmutex.NewTokenSet(1)}, errFields},
 		"baton without tails":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{}}, wire.ErrRange},
@@ -188,13 +194,13 @@ func TestDecoderRefuses(t *testing.T) {
 		"pool too long":        {bytesOf(maxPool+1, strings.Repeat("p", maxPool+1), tok, 1, 0, 0, 0), wire.ErrRange},
 		"pool truncated":       {bytesOf(9, "p"), wire.ErrTruncated},
 		"kind 0":               {bytesOf(1, "p", 0, 1), errKind},
-		"kind 8":               {bytesOf(1, "p", 8, 1), errKind},
+		"kind 9":               {bytesOf(1, "p", 9, 1), errKind},
 		"epoch 0":              {bytesOf(1, "p", tok, 0, 0, 0, 0), errEpoch},
 		"trailing":             {bytesOf(1, "p", tok, 1, 0, 0, 0, 0), wire.ErrTrailing},
 		"truncated":            {bytesOf(1, "p", tok, 1, 0, 0), wire.ErrTruncated},
-		"origin 0":             {bytesOf(1, "p", request, 1, 0, 0, 0), errNoNode},
-		"hops above 32 bits":   {bytesOf(1, "p", request, 1, 1, 0, uint64(1<<32)), wire.ErrRange},
-		"serial 0":             {bytesOf(1, "p", request, 1, 1, 1, 0, 0), wire.ErrRange},
+		"origin 0":             {bytesOf(1, "p", request, 1, 0, 0, 0, 0), errNoNode},
+		"hops above 32 bits":   {bytesOf(1, "p", request, 1, 1, 0, 0, uint64(1<<32)), wire.ErrRange},
+		"serial 0":             {bytesOf(1, "p", request, 1, 1, 0, 1, 0, 0), wire.ErrRange},
 		"counter out of range": {bytesOf(1, "p", baton, 1, 1, far, 0, 0, 0), wire.ErrRange},
 		"baton of form 2":      {bytesOf(1, "p", baton, 1, 1, 0, 2, 0), wire.ErrRange},
 		"free, last word 0":    {bytesOf(1, "p", baton, 1, 1, 0, 0, 0, 2, 1, 0), wire.ErrNotMinimal},
@@ -244,7 +250,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		return kmutex.Seat{Node: node.Draw(t, "node"), Serial: rapid.Uint64Min(1).Draw(t, "serial")}
 	})
 	m := kmutex.Message{
-		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate, kmutex.KindRecall, kmutex.KindTokens}).Draw(t, "kind"),
+		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate, kmutex.KindRecall, kmutex.KindTokens, kmutex.KindOffer}).Draw(t, "kind"),
 		Epoch: rapid.Uint64Min(1).Draw(t, "epoch"),
 	}
 	early := rapid.Bool().Draw(t, "early")
@@ -252,6 +258,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 	case kmutex.KindRequest:
 		m.Origin = node.Draw(t, "origin")
 		m.Hops = rapid.Uint32().Draw(t, "hops")
+		m.Batch = rapid.Uint64().Draw(t, "batch")
 		if early {
 			m.Seat = seat.Draw(t, "seat")
 		}
@@ -263,7 +270,9 @@ func drawMessage(t *rapid.T) kmutex.Message {
 			break
 		}
 		m.Serial = rapid.Uint64().Draw(t, "serial")
-		m.Excess = rapid.Uint32Max(maxTokens).Draw(t, "excess")
+		if n := rapid.IntRange(0, 3).Draw(t, "classes"); n > 0 {
+			m.Excess = rapid.SliceOfN(rapid.Uint32Max(maxTokens), n, n).Draw(t, "excess")
+		}
 		drawDemand(t, &m)
 		for _, q := range rapid.SliceOf(rapid.Int32Range(0, maxTokens-1)).Draw(t, "free") {
 			m.Free.Add(kmutex.Token(q))
@@ -286,6 +295,9 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		m.Hops = rapid.Uint32().Draw(t, "hops")
 		m.Free.Add(kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token")))
 		drawDemand(t, &m)
+	case kmutex.KindOffer:
+		m.Batch, m.Serial = rapid.Uint64().Draw(t, "batch"), rapid.Uint64().Draw(t, "serial")
+		m.Free.Add(kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token")))
 	}
 	return m
 }

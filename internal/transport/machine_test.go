@@ -58,7 +58,7 @@ func newWired(t *testing.T, seed uint64, binding func() kmutex.Binding) *wired {
 	for i := range nodes {
 		m := kmutex.New(kmutex.Node(i+1), binding())
 		w.machines = append(w.machines, m)
-		w.take(i, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, k, 1, kmutex.Node(i+1))})
+		w.take(i, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: k, Home: 1}, kmutex.Node(i+1))})
 	}
 	return w
 }

@@ -39,17 +39,19 @@ const (
 	fieldWant
 	fieldResting
 	fieldTag
+	fieldBatch
 )
 
 // fieldsOf tells which fields each kind may set.
 var fieldsOf = [...]field{
-	kmutex.KindRequest: fieldOrigin | fieldHops | fieldSeat,
+	kmutex.KindRequest: fieldOrigin | fieldBatch | fieldHops | fieldSeat,
 	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldExcess | fieldSerial | fieldWant | fieldResting | fieldTag,
 	kmutex.KindChild:   fieldSeat | fieldChild,
 	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldTag,
 	kmutex.KindLocate:  fieldNumber | fieldHolder | fieldWant,
 	kmutex.KindRecall:  fieldNumber | fieldHolder | fieldWant | fieldResting,
 	kmutex.KindTokens:  fieldFree | fieldNumber | fieldWant | fieldHops | fieldResting | fieldSerial | fieldTag,
+	kmutex.KindOffer:   fieldFree | fieldBatch | fieldSerial | fieldTag,
 }
 
 // fieldsSet tells which fields of m are not zero.
@@ -69,12 +71,13 @@ func fieldsSet(m *kmutex.Message) field {
 	add(m.Counter != 0, fieldCounter)
 	add(m.Tails != nil, fieldTails)
 	add(m.Free != nil, fieldFree)
-	add(m.Excess != 0, fieldExcess)
+	add(m.Excess != nil, fieldExcess)
 	add(m.Serial != 0, fieldSerial)
 	add(m.Holder != 0, fieldHolder)
 	add(m.Want != 0, fieldWant)
 	add(len(m.Resting) > 0, fieldResting)
 	add(m.Tag != nil, fieldTag)
+	add(m.Batch != 0, fieldBatch)
 	return set
 }
 
@@ -114,6 +117,8 @@ func checkMessage(m *kmutex.Message) error {
 		return checkDemand(m)
 	case kmutex.KindTokens:
 		return errors.Join(checkFree(m), checkDemand(m))
+	case kmutex.KindOffer:
+		return checkFree(m)
 	default:
 		return errKind
 	}
@@ -132,12 +137,12 @@ func checkBaton(m *kmutex.Message) error {
 		return fmt.Errorf("%w: counter %d", wire.ErrRange, m.Counter)
 	}
 	if m.Tails == nil {
-		if m.Excess > maxTokens {
+		if m.Excess != nil && len(m.Excess) == 0 || len(m.Excess) > maxClasses || slices.ContainsFunc(m.Excess, func(n uint32) bool { return n > maxTokens }) {
 			return fmt.Errorf("%w: %d tokens too many", wire.ErrRange, m.Excess)
 		}
 		return errors.Join(checkFree(m), checkDemand(m))
 	}
-	if m.Free != nil || m.Excess != 0 || m.Serial != 0 || m.Want != 0 || len(m.Resting) > 0 {
+	if m.Free != nil || m.Excess != nil || m.Serial != 0 || m.Want != 0 || len(m.Resting) > 0 {
 		return fmt.Errorf("%w (a baton with tails and free tokens, excess or serial)", errFields)
 	}
 	if n := len(m.Tails); n == 0 || n > maxTokens {
@@ -205,6 +210,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 	switch m.Kind {
 	case kmutex.KindRequest:
 		dst = binary.AppendUvarint(dst, uint64(m.Origin))
+		dst = binary.AppendUvarint(dst, m.Batch)
 		dst = appendSeat(dst, m.Seat)
 		dst = binary.AppendUvarint(dst, uint64(m.Hops))
 	case kmutex.KindBaton:
@@ -214,7 +220,10 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 			dst = append(dst, batonLate)
 			dst = binary.AppendUvarint(dst, m.Serial)
 			dst = appendFree(dst, m.Free)
-			dst = binary.AppendUvarint(dst, uint64(m.Excess))
+			dst = binary.AppendUvarint(dst, uint64(len(m.Excess)))
+			for _, n := range m.Excess {
+				dst = binary.AppendUvarint(dst, uint64(n))
+			}
 			dst = appendDemand(dst, m)
 			break
 		}
@@ -240,6 +249,10 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		dst = appendFree(dst, m.Free)
 		dst = binary.AppendUvarint(dst, uint64(m.Hops))
 		dst = appendDemand(dst, m)
+	case kmutex.KindOffer:
+		dst = binary.AppendUvarint(dst, m.Batch)
+		dst = binary.AppendUvarint(dst, m.Serial)
+		dst = appendFree(dst, m.Free)
 	default: // checkMessage refuses other kinds
 	}
 	return appendTag(dst, m.Tag)
@@ -299,6 +312,7 @@ func (c *cursor) fields(m *kmutex.Message) {
 	switch m.Kind {
 	case kmutex.KindRequest:
 		m.Origin = kmutex.Node(c.Uvarint())
+		m.Batch = c.Uvarint()
 		m.Seat = c.seat()
 		m.Hops = uint32(c.UpTo(math.MaxUint32))
 	case kmutex.KindBaton:
@@ -308,7 +322,9 @@ func (c *cursor) fields(m *kmutex.Message) {
 		case batonLate:
 			m.Serial = c.Uvarint()
 			m.Free = c.free()
-			m.Excess = uint32(c.UpTo(maxTokens))
+			for range c.Count(maxClasses) {
+				m.Excess = append(m.Excess, uint32(c.UpTo(maxTokens)))
+			}
 			c.demand(m)
 		case batonEarly:
 			m.Tails = c.tails()
@@ -332,6 +348,10 @@ func (c *cursor) fields(m *kmutex.Message) {
 		m.Free = c.free()
 		m.Hops = uint32(c.UpTo(math.MaxUint32))
 		c.demand(m)
+	case kmutex.KindOffer:
+		m.Batch = c.Uvarint()
+		m.Serial = c.Uvarint()
+		m.Free = c.free()
 	default:
 		c.Fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
 	}
