@@ -20,6 +20,9 @@ import (
 func TestExplore(t *testing.T) {
 	for _, rewrite := range []bool{false, true} {
 		for _, s := range []check.Scope{{Nodes: 3, K: 1, Requests: 2}, {Nodes: 3, K: 2, Requests: 2}, {Nodes: 4, K: 1, Requests: 1}, {Nodes: 4, K: 2, Requests: 1}} {
+			if testing.Short() && s.K*s.Requests*s.Nodes > 8 {
+				continue
+			}
 			s.Protocol, s.AnyOrder = paper.Spec("paper", paper.Options{Rewrite: rewrite}), true
 			if states, err := check.Explore(s); err != nil || states < 100 {
 				t.Errorf("rewrite %v, %+v: %d states, %v", rewrite, s, states, err)
