@@ -20,7 +20,7 @@ import (
 func TestExplore(t *testing.T) {
 	for _, rewrite := range []bool{false, true} {
 		for _, s := range []check.Scope{{Nodes: 3, K: 1, Requests: 2}, {Nodes: 3, K: 2, Requests: 2}, {Nodes: 4, K: 1, Requests: 1}, {Nodes: 4, K: 2, Requests: 1}} {
-			if testing.Short() && s.K*s.Requests*s.Nodes > 8 {
+			if testing.Short() && s.K*s.Requests*s.Nodes > 6 {
 				continue
 			}
 			s.Protocol, s.AnyOrder = paper.Spec("paper", paper.Options{Rewrite: rewrite}), true
