@@ -2,6 +2,7 @@ package paper_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/protocol/paper"
+	"github.com/kgate/kgate/lab/ring"
 	"github.com/kgate/kgate/lab/workload"
 )
 
@@ -78,6 +80,26 @@ func TestReplicas(t *testing.T) {
 		}
 		if all != c.serves {
 			t.Errorf("p = %d, %v lost: all others are served: %v", c.p, c.lost, all)
+		}
+	}
+}
+
+// Loss by loss the ring model is right: the others are served unless p+1 neighbours are lost.
+func TestRandomLosses(t *testing.T) {
+	const p = 3
+	r := rand.New(rand.NewPCG(1, 2))
+	for draw := range 40 {
+		gone := make([]bool, 30)
+		lost := r.Perm(30)[:10]
+		for _, i := range lost {
+			gone[i] = true
+		}
+		served := true
+		for i, last := range run(t, paper.Spec("paper", paper.Options{Replicas: p}), lost).NodeLast {
+			served = served && (gone[i] || last > 2000*time.Second)
+		}
+		if survives := ring.LongestRun(gone) <= p; served != survives {
+			t.Errorf("draw %d, %v lost: all others are served: %v, by the ring model %v", draw, lost, served, survives)
 		}
 	}
 }
