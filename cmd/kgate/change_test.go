@@ -167,6 +167,8 @@ func TestChangingCommands(t *testing.T) {
 		"leave, no wait":       {[]string{"leave", "--timeout", "0"}, exitOK, "gw-1 leaves", "leave", 3},
 		"leave, which":         {[]string{"leave", "--admin", "URL,URL"}, exitUsage, "the one gateway", "", 3},
 		"force":                {[]string{"leave", "--force", "gw-2"}, exitOK, "gw-2 is removed", "suspend gw-2", 3},
+		"force, empty name":    {[]string{"leave", "--force", ""}, exitUsage, "--force needs a value", "", 3},
+		"no admin address":     {[]string{"leave", "--force", "gw-2", "--admin", ""}, exitUsage, "--admin, or KGATE_ADMIN, is empty", "", 3},
 		"force, unknown":       {[]string{"leave", "--force", "gw-9"}, exitFailure, `no gateway is named "gw-9"`, "", 3},
 	} {
 		t.Run(name, func(t *testing.T) {

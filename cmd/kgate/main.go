@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,6 +99,9 @@ func run(args []string, std streams) int {
 		}
 		return misused(std, at, plain(err))
 	}
+	if name := emptyFlag(command); name != "" {
+		return misused(std, command.Selected(), "--"+name+" needs a value")
+	}
 	if command.Command() != "serve" { // which has a log
 		for _, text := range misspelt {
 			fmt.Fprintln(std.err, "kgate:", text)
@@ -119,6 +123,17 @@ func run(args []string, std streams) int {
 		return exitFailure
 	}
 	return exitOK
+}
+
+// emptyFlag returns the name of a flag that the command line gives an empty value, as a script does
+// whose variable is not set: the command would do something else than was meant.
+func emptyFlag(command *kong.Context) string {
+	for _, p := range command.Path {
+		if p.Flag != nil && p.Flag.Target.Kind() == reflect.String && p.Flag.Target.IsZero() {
+			return p.Flag.Name
+		}
+	}
+	return ""
 }
 
 // misused prints what is wrong with a command line, and where its help is.

@@ -101,6 +101,9 @@ func (a adminAddrs) remote(token string) (*remote, error) {
 		}
 		r.bases = append(r.bases, u)
 	}
+	if len(r.bases) == 0 {
+		return nil, &codedError{code: exitUsage, err: errors.New("--admin, or KGATE_ADMIN, is empty: give the admin address of a gateway, or leave it out")}
+	}
 	return r, nil
 }
 

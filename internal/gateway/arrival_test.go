@@ -175,6 +175,7 @@ func TestPositionForAll(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		first, leave := context.WithCancel(t.Context())
+		synctest.Wait() // nobody reads the links any more
 		one.links = leaving{one.links, leave}
 		_, _ = one.Position(first, testPool, time.Now())
 		if n, _ := one.Position(t.Context(), testPool, time.Now()); n != 4 {
