@@ -185,18 +185,17 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		header.Add("Trailer", strings.Join(announced, ", "))
 	}
 	ex.WriteHeader(res.StatusCode)
+	for _, name := range announced { // the head is out: net/http would say it again in the trailer
+		delete(header, name)
+	}
 	if err := ex.copyBody(res, buf[:], first); err != nil {
 		panic(http.ErrAbortHandler) // the client must not take it for whole
 	}
 	if len(res.Trailer) > 0 {
 		// Else net/http would compute the length of a short body.
 		_ = http.NewResponseController(ex.ResponseWriter).Flush()
-		prefix := http.TrailerPrefix
-		if len(res.Trailer) == len(announced) {
-			prefix = ""
-		}
 		for name, values := range res.Trailer {
-			header[prefix+name] = append(header[prefix+name], values...)
+			header[http.TrailerPrefix+name] = values
 		}
 	}
 	return nil

@@ -224,3 +224,31 @@ func TestAnswerTrailerOfKnownLength(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerKeepsAnnouncedFields: what an upstream says in the head stays there, although it
+// announces a trailer field of that name; and so does what the gateway says itself.
+func TestAnswerKeepsAnnouncedFields(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nX-H: head\r\nTrailer: ETag, Server-Timing, X-H\r\n"+
+			"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-H: tail\r\n\r\n")
+		_ = conn.Close()
+	}))
+	for version, client := range map[string]*http.Client{"HTTP/1.1": g.client, "HTTP/2.0": h2cClient(t)} {
+		res, err := client.Get(g.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.Header.Get("Etag") != `"x"` || res.Header.Get("X-H") != "head" || res.Header.Get("Server-Timing") == "" {
+			t.Errorf("%s: head %v, %v", version, res.Header, err)
+		}
+		if got := res.Trailer.Values("X-H"); len(got) != 1 || got[0] != "tail" || res.Trailer.Get("Etag") != "" {
+			t.Errorf("%s: trailer %v", version, res.Trailer)
+		}
+	}
+}

@@ -13,14 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
-// answer is the answer to a request of HTTP/1, as net/http's handlers write one. What it adds to
-// the handler's fields is a date, the framing, and whether the connection ends.
+// answer is the answer to a request of HTTP/1, as net/http's handlers write one, but that the names
+// of its trailer all begin with http.TrailerPrefix. What it adds to the handler's fields is a date,
+// the framing, and whether the connection ends.
 //
 // A body of unknown length that is shorter than mostPending, and whole when the handler returns, gets
 // its length. Another is sent in chunks.
@@ -37,9 +36,9 @@ type answer struct {
 	out       *[]byte // lent; what has not been written
 	status    int     // of the final head; 0: none yet
 	keep      string  // what its Connection says, but for close
-	trailers  []string
-	committed bool // the final head is in out, or written
-	last      bool // the connection ends behind it
+	announces bool    // a trailer
+	committed bool    // the final head is in out, or written
+	last      bool    // the connection ends behind it
 	hijacked  bool
 	framing   http1.Framing
 	sized     bool
@@ -134,15 +133,7 @@ func isFraming(name string) bool {
 
 // isNotHead reports whether a field of the handler's is not written as it is.
 func (w *answer) isNotHead(name string) bool {
-	if isFraming(name) || strings.HasPrefix(name, http.TrailerPrefix) || w.status == http.StatusNotModified && name == "Content-Type" {
-		return true
-	}
-	for _, t := range w.trailers {
-		if t == name {
-			return true
-		}
-	}
-	return false
+	return isFraming(name) || strings.HasPrefix(name, http.TrailerPrefix) || w.status == http.StatusNotModified && name == "Content-Type"
 }
 
 // announced reads what the handler says of the connection, the length and the trailer.
@@ -163,13 +154,7 @@ func (w *answer) announced() {
 		n, err := strconv.ParseInt(v[0], 10, 64)
 		w.sized, w.length = err == nil && n >= 0, n
 	}
-	for _, v := range w.header["Trailer"] {
-		for name := range strings.SplitSeq(v, ",") {
-			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); httpguts.ValidTrailerHeader(name) {
-				w.trailers = append(w.trailers, name)
-			}
-		}
-	}
+	w.announces = len(w.header["Trailer"]) > 0
 }
 
 func (w *answer) mayHaveBody() bool {
@@ -183,7 +168,7 @@ func (w *answer) commit(whole bool) {
 	case !w.mayHaveBody():
 	case w.sized:
 		w.framing = http1.Framing{Kind: http1.Length, Sized: true, Length: w.length}
-	case whole && len(w.trailers) == 0 && (w.request.Method != http.MethodHead || w.written > 0):
+	case whole && !w.announces && (w.request.Method != http.MethodHead || w.written > 0):
 		w.framing = http1.Framing{Kind: http1.Length, Sized: true, Length: w.written}
 	case w.request.Method == http.MethodHead:
 	case w.request.ProtoMinor > 0:
@@ -403,12 +388,7 @@ func (w *answer) finish() (again bool) {
 
 // endChunks writes the last chunk, and the trailer that the handler has set.
 func (w *answer) endChunks() {
-	trailer := make(http.Header, len(w.trailers))
-	for _, name := range w.trailers {
-		if v := w.header[name]; len(v) > 0 {
-			trailer[name] = v
-		}
-	}
+	trailer := make(http.Header)
 	for name, v := range w.header {
 		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
 			trailer[http.CanonicalHeaderKey(name)] = v

@@ -191,7 +191,7 @@ func TestAnswers(t *testing.T) {
 		"a trailer": {"GET /" + header, func(w http.ResponseWriter) {
 			w.Header().Set("Trailer", "X-Sum")
 			_, _ = io.WriteString(w, "ab")
-			w.Header().Set("X-Sum", "7")
+			w.Header().Set(http.TrailerPrefix+"X-Sum", "7")
 		}, []string{"Trailer: X-Sum\r\n", "\r\n2\r\nab\r\n0\r\nX-Sum: 7\r\n\r\n"}, "Content-Length"},
 		"a body is not read": {"POST /" + header + "Content-Length: 5\r\n", func(w http.ResponseWriter) { w.WriteHeader(404) }, []string{"Connection: close\r\n"}, "chunked"},
 		"a line break":       {"GET /" + header, func(w http.ResponseWriter) { w.Header().Set("X", "a\r\nB: c") }, []string{"500 Internal", "Connection: close\r\n"}, "B: c"},
