@@ -133,7 +133,7 @@ const (
 // The words for how an upstream is.
 const (
 	UpstreamUp      = "up"
-	UpstreamDown    = "down"
+	upstreamDown    = "down"
 	UpstreamSilent  = "silent"
 	UpstreamFailing = "failing"
 	UpstreamSlow    = "slow"
@@ -147,13 +147,13 @@ func (u Upstream) Word() string {
 	}
 	switch {
 	case !u.Up:
-		return UpstreamDown
+		return upstreamDown
 	case u.Unanswered > 0 && u.QuietSeconds > max(quietLeast, slowFactor*usual/1000):
 		return UpstreamSilent
 	case u.Recent.bad() > badShare:
 		return UpstreamFailing
 	case len(u.DownAt) > 0:
-		return UpstreamDown + " at " + strings.Join(u.DownAt, ", ")
+		return upstreamDown + " at " + strings.Join(u.DownAt, ", ")
 	case usual > 0 && u.Header.Count > 0 && u.Header.MeanMillis > slowFactor*usual && u.Header.MeanMillis > usual+slowLeast:
 		return UpstreamSlow
 	default:
@@ -238,7 +238,7 @@ func severity(u Upstream) int {
 	switch u.Word() {
 	case UpstreamUp:
 		return 0
-	case UpstreamDown:
+	case upstreamDown:
 		return 3
 	case UpstreamSilent, UpstreamFailing:
 		return 2

@@ -14,8 +14,6 @@ type (
 	Pool = views.Pool
 	// Rate is in bytes per second.
 	Rate = views.Rate
-	// Status of a member in a view.
-	Status = views.Status
 )
 
 const (

@@ -109,7 +109,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot(data), nil
 }
 
-// maxSnapshot bounds what is read back: views.MaxMembers and views.MaxPools of the longest
+// maxSnapshot bounds what is read back: as many members and pools as package views takes, of the longest
 // texts, escaped.
 const maxSnapshot = 64 << 20
 

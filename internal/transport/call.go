@@ -63,8 +63,8 @@ type Question struct {
 }
 
 // Call asks another gateway, and waits for the answer. If there is no connection it dials, and
-// waits for it. It returns ErrLinkDown if the connection ends before the answer comes, ErrFailed
-// with the other gateway's words, or ErrUnknownCall. A body of more than 31 KiB is taken only by a
+// waits for it. It returns ErrLinkDown if the connection ends before the answer comes,
+// ErrUnknownCall, or an error with the words of the gateway that failed. A body of more than 31 KiB is taken only by a
 // gateway that has this one in its view, or keeps a connection to it. When ctx ends, so does the call, and its
 // ctx at the other end.
 //
@@ -168,18 +168,18 @@ func (a answer) result(name string) ([]byte, error) {
 	case a.status == wire.StatusUnknown:
 		return nil, fmt.Errorf("%w: %s", ErrUnknownCall, name)
 	case a.status == wire.StatusFailed:
-		return nil, fmt.Errorf("%w: %s: %.400s", ErrFailed, name, a.data)
+		return nil, fmt.Errorf("%w: %s: %.400s", errFailed, name, a.data)
 	case a.status == wire.StatusTooLong:
-		return nil, fmt.Errorf("%w: %s: the answer is too long", ErrFailed, name)
+		return nil, fmt.Errorf("%w: %s: the answer is too long", errFailed, name)
 	default:
-		return nil, fmt.Errorf("%w: %s: it is too busy", ErrFailed, name)
+		return nil, fmt.Errorf("%w: %s: it is too busy", errFailed, name)
 	}
 }
 
-// SendDatagram sends a datagram to a process if there is a connection. It never blocks. An error says
+// sendDatagram sends a datagram to a process if there is a connection. It never blocks. An error says
 // that it was dropped; it can be lost later, if the connection ends. Raft's are urgent, and
 // have the other end suspected unless it says something.
-func (t *Transport) SendDatagram(name string, ch wire.Channel, data []byte) error {
+func (t *Transport) sendDatagram(name string, ch wire.Channel, data []byte) error {
 	t.procs.Lock()
 	p := t.processes[name]
 	t.procs.Unlock()
@@ -199,8 +199,8 @@ func (t *Transport) SendDatagram(name string, ch wire.Channel, data []byte) erro
 	return nil
 }
 
-// Keep keeps a connection to a process, until the function that it returns is called.
-func (t *Transport) Keep(to To) (release func()) {
+// keep keeps a connection to a process, until the function that it returns is called.
+func (t *Transport) keep(to To) (release func()) {
 	p := t.use(to.Name)
 	if p == nil || to.Name == t.config.Name {
 		return func() {}

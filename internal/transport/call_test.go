@@ -58,7 +58,7 @@ func TestCalls(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if _, err := t1.Call(within(t), to(t2), Question{Name: "fail"}); !errors.Is(err, ErrFailed) {
+			if _, err := t1.Call(within(t), to(t2), Question{Name: "fail"}); !errors.Is(err, errFailed) {
 				t.Errorf("got %v", err)
 			}
 			if _, err := t1.Call(within(t), to(t2), Question{Name: "else"}); !errors.Is(err, ErrUnknownCall) {
@@ -85,7 +85,7 @@ func TestCallsEnd(t *testing.T) {
 		ended <- struct{}{}
 		return nil, ctx.Err()
 	}})
-	release := t1.Keep(to(t2))
+	release := t1.keep(to(t2))
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -126,16 +126,16 @@ func TestDatagrams(t *testing.T) {
 			got.Add(int64(len(data)))
 		}
 	}})
-	if err := t1.SendDatagram("gw-2", wire.Raft, []byte("x")); !errors.Is(err, ErrLinkDown) {
+	if err := t1.sendDatagram("gw-2", wire.Raft, []byte("x")); !errors.Is(err, ErrLinkDown) {
 		t.Errorf("without a connection: %v", err)
 	}
-	defer t2.Keep(To{Name: "gw-1"})()
-	release := t1.Keep(to(t2))
+	defer t2.keep(To{Name: "gw-1"})()
+	release := t1.keep(to(t2))
 	if c := <-changes; !c.Up || c.Name != "gw-2" || c.Boot != t2.boot {
 		t.Errorf("told %+v", c)
 	}
 	for _, size := range []int{1, 100_000, 1000} {
-		if err := t1.SendDatagram("gw-2", wire.Raft, make([]byte, size)); err != nil {
+		if err := t1.sendDatagram("gw-2", wire.Raft, make([]byte, size)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestStreamsOverTheConnection(t *testing.T) {
 		}
 		return true
 	}})
-	defer t1.Keep(to(t2))()
+	defer t1.keep(to(t2))()
 	open := func(name string) net.Conn {
 		conn, err := t1.Open(within(t), to(t2), name)
 		if err != nil {

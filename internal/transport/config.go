@@ -26,8 +26,8 @@ var (
 	// ErrLinkDown says that there is no connection to the peer, or that it broke before the
 	// answer. The peer may have taken what was sent nevertheless.
 	ErrLinkDown = errors.New("transport: link down")
-	// ErrFailed says that the other gateway has answered a call with an error.
-	ErrFailed = errors.New("transport: the other gateway refuses")
+	// errFailed says that the other gateway has answered a call with an error.
+	errFailed = errors.New("transport: the other gateway refuses")
 	// ErrUnknownCall says that a gateway answers no calls of that name.
 	ErrUnknownCall = errors.New("transport: unknown call")
 	// errMessage says that a message cannot be put on the wire.

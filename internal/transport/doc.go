@@ -23,11 +23,10 @@
 //
 //   - links, between the incarnations that both processes are in the agreed view: messages
 //     ([Transport.Send]) and payloads ([Transport.SendPayload]);
-//   - calls ([Transport.Call]), datagrams ([Transport.SendDatagram]) and streams
-//     ([Transport.Open]) between processes, members or not.
+//   - calls ([Transport.Call]) and streams ([Transport.Open]) between processes, members or
+//     not; and datagrams ([Config.Datagram]), which only tests send yet.
 //
-// A connection is dialled while a view has the other gateway, [Transport.Keep] is asked for it, or
-// a call waits for it. The gateway with the lower name dials; if there is no connection for ten
+// A connection is dialled while a view has the other gateway, or a call or a stream waits for it. The gateway with the lower name dials; if there is no connection for ten
 // times the shortest delay (100 ms), so does the other one: it is enough that one of the two can
 // reach the other. A connection that is lost is dialled again, after a jittered, growing delay.
 //

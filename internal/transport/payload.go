@@ -62,7 +62,7 @@ func (t *Transport) SendPayload(ctx context.Context, to kmutex.Node, topic strin
 	p.mu.Lock()
 	delete(s.payloads, call)
 	p.mu.Unlock()
-	if errors.Is(err, ErrFailed) {
+	if errors.Is(err, errFailed) {
 		err = fmt.Errorf("%w: node %d: %w", errNotTaken, to, err)
 	}
 	return err

@@ -306,7 +306,7 @@ func TestPayloadOfADroppedLink(t *testing.T) {
 	}, Answer: func(context.Context, Caller, string, []byte) ([]byte, error) { return nil, nil }})
 	join(t1, t2)
 	waitUp(t, t1, t2)
-	defer t1.Keep(to(t2))() // the connection outlives the link
+	defer t1.keep(to(t2))() // the connection outlives the link
 	result := make(chan error, 1)
 	go func() { result <- t1.SendPayload(within(t), 2, "t", []byte("x")) }()
 	wait(t, "the payload", began)

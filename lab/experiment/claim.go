@@ -10,7 +10,7 @@ import (
 
 // Claim is a statement beside what its experiment measures.
 type Claim struct {
-	// Paper is its number, see the package's doc; [Ours] is no paper's.
+	// Paper is its number, see the package's doc; "kgate" is no paper's.
 	Paper string
 	// Place in the paper: section, figure or table, or the page of 002.
 	Place string
@@ -25,8 +25,8 @@ type Claim struct {
 	Why string
 }
 
-// Ours is the Paper of claims that kgate makes itself.
-const Ours = "kgate"
+// ours is kgate in tables, and the Paper of claims that it makes itself.
+const ours = "kgate"
 
 // Part is one number of a claim, and within what it agrees. The spans are written before the run: a
 // number that the paper gives agrees within 5 % (1 % where the paper says that it is stable, a tenth where it says "about"), a bound as it is
@@ -104,8 +104,8 @@ type Judged struct {
 	Verdict Verdict
 }
 
-// Tolerance is the spans of the claim in one line.
-func (c *Claim) Tolerance() string {
+// tolerance is the spans of the claim in one line.
+func (c *Claim) tolerance() string {
 	var all []string
 	for _, p := range c.Parts {
 		text := p.named(p.Agrees.String())
@@ -124,8 +124,8 @@ func (p *Part) named(value string) string {
 	return p.What + " " + value
 }
 
-// Judge compares the claim with what its experiment has measured.
-func (c *Claim) Judge(t *Table) Judged {
+// judge compares the claim with what its experiment has measured.
+func (c *Claim) judge(t *Table) Judged {
 	j := Judged{Claim: c, Verdict: Agrees}
 	var found []string
 	for _, p := range c.Parts {
@@ -180,7 +180,7 @@ func Markdown(claims []Judged) string {
 		if c.Closed {
 			experiment = "closed form"
 		}
-		fmt.Fprintf(&b, "| %s, %s | %s | %s | %s | %s | %s |\n", c.Paper, c.Place, c.Says, experiment, c.Tolerance(), c.Found, c.Verdict)
+		fmt.Fprintf(&b, "| %s, %s | %s | %s | %s | %s | %s |\n", c.Paper, c.Place, c.Says, experiment, c.tolerance(), c.Found, c.Verdict)
 	}
 	return b.String()
 }

@@ -193,7 +193,7 @@ func claimsCost() []*Claim {
 	}
 	return []*Claim{
 		{
-			Paper: Ours, Place: "algorithm", Says: "late's hand-off is about two delays where T is a thousandth of a hold (at worst)",
+			Paper: ours, Place: "algorithm", Says: "late's hand-off is about two delays where T is a thousandth of a hold (at worst)",
 			Parts: []Part{{Value: func(t *Table) float64 {
 				worst := 0.0
 				for _, row := range t.rowsOf("protocol", lateAt(4)) {
@@ -205,11 +205,11 @@ func claimsCost() []*Claim {
 			}, Agrees: around(2, .1)}},
 		},
 		{
-			Paper: Ours, Place: "ADR 10", Says: "the shortest ask interval that costs less than a tenth of the central queue's wait is 4 N T",
+			Paper: ours, Place: "ADR 10", Says: "the shortest ask interval that costs less than a tenth of the central queue's wait is 4 N T",
 			Parts: []Part{{What: "N T", Value: cheapestAsk, Agrees: around(4, .05)}},
 		},
 		{
-			Paper: Ours, Place: "choose k", Says: "late keeps tokens busy where k T is above a hold: 200 gateways with one request each, k = 64, T = .1 holds",
+			Paper: ours, Place: "choose k", Says: "late keeps tokens busy where k T is above a hold: 200 gateways with one request each, k = 64, T = .1 holds",
 			Parts: []Part{{What: "late", Value: one("busy", lateAt(4)), Agrees: atLeast(.8)}, {What: "central", Value: one("busy", "central"), Agrees: atLeast(.8)}},
 			Why:   "the baton makes one move per delay at best; the central queue and early binding keep them busy",
 		},

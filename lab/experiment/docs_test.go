@@ -10,8 +10,8 @@ import (
 
 // The pages with claims, and whose.
 var claimPages = map[string]func(paper string) bool{
-	"../../docs/lab.md":   func(paper string) bool { return paper != Ours },
-	"../../docs/field.md": func(paper string) bool { return paper == Ours },
+	"../../docs/lab.md":   func(paper string) bool { return paper != ours },
+	"../../docs/field.md": func(paper string) bool { return paper == ours },
 }
 
 const claimsBegin, claimsEnd = "<!-- claims: begin -->\n", "<!-- claims: end -->"
@@ -92,12 +92,12 @@ func TestJudge(t *testing.T) {
 		{[]Part{{Value: value(1), Agrees: atMost(1)}, {Value: value(20), Agrees: atMost(15), Shape: atMost(30)}}, ShapeOnly, "1; 20"},
 		{[]Part{{Value: value(99), Agrees: atMost(1)}, {Value: value(20), Agrees: atMost(15), Shape: atMost(30)}}, Differs, "99; 20"},
 	} {
-		if j := (&Claim{Parts: c.parts}).Judge(nil); j.Verdict != c.want || j.Found != c.found {
+		if j := (&Claim{Parts: c.parts}).judge(nil); j.Verdict != c.want || j.Found != c.found {
 			t.Errorf("%v: %s, %s", c.parts, j.Verdict, j.Found)
 		}
 	}
 	c := Claim{Parts: []Part{{What: "mean", Agrees: between(1, 2.5)}, {Agrees: atMost(.1), Shape: atMost(.25)}}}
-	if got := c.Tolerance(); got != "mean 1-2.5; ≤.1 (shape ≤.25)" {
+	if got := c.tolerance(); got != "mean 1-2.5; ≤.1 (shape ≤.25)" {
 		t.Error(got)
 	}
 }

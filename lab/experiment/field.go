@@ -284,9 +284,9 @@ func claimsField() []*Claim {
 			Paper: "004", Place: "abstract, 1.3", Says: "O(log N) messages per request (100 nodes over 8)",
 			Parts: []Part{{What: "ELMP", Value: grows("ELMP"), Agrees: atMost(math.Log(100) / math.Log(8))}},
 		},
-		{Paper: Ours, Place: "guarantees", Says: "all others are served after a loss of a fifth", Parts: served(late, early)},
+		{Paper: ours, Place: "guarantees", Says: "all others are served after a loss of a fifth", Parts: served(late, early)},
 		{
-			Paper: Ours, Place: "field", Says: "the central queue with failover is beaten: k = 6, 32 nodes",
+			Paper: ours, Place: "field", Says: "the central queue with failover is beaten: k = 6, 32 nodes",
 			Parts: []Part{
 				{What: "mean wait over its", Value: over(at("mean_s", "6", late), at("mean_s", "6", failover)), Agrees: atMost(1)},
 				{What: "spread over its", Value: over(at("spread_s", "6", late), at("spread_s", "6", failover)), Agrees: atMost(1)},
@@ -296,7 +296,7 @@ func claimsField() []*Claim {
 			Why: "a server that knows the whole line sends three messages per entry, whatever N. What kgate has for its messages is no server that all requests go through",
 		},
 		{
-			Paper: Ours, Place: "field", Says: "spread, k = 6: an order of magnitude below BV95's",
+			Paper: ours, Place: "field", Says: "spread, k = 6: an order of magnitude below BV95's",
 			Parts: []Part{{What: "proxy B over late", Value: over(at("spread_s", "6", proxyB), at("spread_s", "6", late)), Agrees: atLeast(10), Shape: atLeast(2)}},
 			Why:   "with 32 nodes even the ideal line has more than a tenth of it, because holds vary",
 		},

@@ -46,7 +46,7 @@ func resting() *Experiment {
 			return d, nil
 		},
 		Claims: []*Claim{{
-			Paper: Ours, Place: "ADR 31", Says: "messages per admission under late binding stay below our aims", Parts: []Part{{What: "worst, over its aim", Value: func(t *Table) float64 {
+			Paper: ours, Place: "ADR 31", Says: "messages per admission under late binding stay below our aims", Parts: []Part{{What: "worst, over its aim", Value: func(t *Table) float64 {
 				worst := 0.0
 				for _, c := range restingLoads {
 					worst = max(worst, t.at("messages", text(c.nodes), text(c.k), text(c.load), "0.005", late).Mean/c.most)

@@ -71,7 +71,7 @@ func (r *Runner) Run(ctx context.Context, e *Experiment) (*Result, error) {
 	}
 	result := &Result{Experiment: e, Size: s.Size, Latency: s.Latency.String(), Table: table}
 	for _, c := range e.Claims {
-		result.Claims = append(result.Claims, c.Judge(table))
+		result.Claims = append(result.Claims, c.judge(table))
 	}
 	return result, nil
 }

@@ -118,7 +118,7 @@ func tokenScaling() *Experiment {
 			return d, nil
 		},
 		Claims: []*Claim{{
-			Paper: Ours, Place: "algorithm", Says: "batches grow, and the baton is no bottleneck: k = 256, 230 admissions and 200 delays a second",
+			Paper: ours, Place: "algorithm", Says: "batches grow, and the baton is no bottleneck: k = 256, 230 admissions and 200 delays a second",
 			Parts: []Part{{What: "s of wait beyond the ideal line's", Value: func(t *Table) float64 { return t.at("mean_s", late, "256").Mean - t.at("mean_s", perfect, "256").Mean }, Agrees: atMost(.1)}},
 		}},
 	}
@@ -150,7 +150,7 @@ func skew() *Experiment {
 			return d, nil
 		},
 		Claims: []*Claim{{
-			Paper: Ours, Place: "README", Says: "it does not matter where requests come in (mean wait, skew 2 over none)",
+			Paper: ours, Place: "README", Says: "it does not matter where requests come in (mean wait, skew 2 over none)",
 			Parts: []Part{{Value: over(figure("mean_s", late, "2"), figure("mean_s", late, "0")), Agrees: atMost(1.05), Shape: atMost(1.3)}},
 		}},
 	}

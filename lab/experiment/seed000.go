@@ -296,7 +296,7 @@ func claimsPastry() []*Claim {
 			Parts: []Part{{What: "Sigma over E2E, Pastry over Chord", Value: over(over(at("Pastry", sigma), at("Pastry", e2e)), over(at("Chord", sigma), at("Chord", e2e))), Agrees: around(1, .1)}},
 		},
 		{
-			Paper: Ours, Place: "beside 000, VI", Says: "base 16 halves the messages",
+			Paper: ours, Place: "beside 000, VI", Says: "base 16 halves the messages",
 			Parts: []Part{{What: "Pastry over Chord, E2E", Value: over(at("Pastry", e2e), at("Chord", e2e)), Agrees: around(.5, .1)}},
 		},
 	}

@@ -13,11 +13,8 @@ import (
 	"github.com/kgate/kgate/lab/ring"
 )
 
-// Who is judged after a loss of many nodes at once.
-const (
-	theirs = "section 5"
-	ours   = "kgate"
-)
+// theirs is the paper's way through a loss of many nodes at once; the other one is ours.
+const theirs = "section 5"
 
 // lossVoters is how many gateways vote in kgate; a majority of them has to live.
 const lossVoters = 5
@@ -84,11 +81,11 @@ func claimsLoss() []*Claim {
 			Why:   "seven neighbours in a row are lost too often; p = 8 is enough",
 		},
 		{
-			Paper: Ours, Place: "beside 003, figure 6", Says: "20 % lost, p = 4: tickets and the majority survive with > .95",
+			Paper: ours, Place: "beside 003, figure 6", Says: "20 % lost, p = 4: tickets and the majority survive with > .95",
 			Parts: []Part{{Value: at("survived", ours, "20", "4"), Agrees: atLeast(.95), Shape: atLeast(.9)}}, Why: quorum,
 		},
 		{
-			Paper: Ours, Place: "beside 003, figure 6", Says: "50 % lost, p = 6: > .8",
+			Paper: ours, Place: "beside 003, figure 6", Says: "50 % lost, p = 6: > .8",
 			Parts: []Part{{Value: at("survived", ours, "50", "6"), Agrees: atLeast(.8), Shape: atLeast(.4)}}, Why: quorum,
 		},
 		{

@@ -272,7 +272,7 @@ func claimsAsync() []*Claim {
 			Why: "work that is longer than the wait is the wait, by its definition",
 		},
 		{
-			Paper: Ours, Place: "beside 004, 5.2", Says: "one of 50 peers with 200 s of other work delays the others, unless it passes on what it cannot use yet (cycle over that without work)",
+			Paper: ours, Place: "beside 004, 5.2", Says: "one of 50 peers with 200 s of other work delays the others, unless it passes on what it cannot use yet (cycle over that without work)",
 			Parts: []Part{
 				{What: "keeps it", Value: over(figure("seconds", oneWorks, "1", timeCycle, "200"), at("1", timeCycle, "0")), Agrees: atLeast(2)},
 				{What: "passes it on", Value: over(figure("seconds", oneYields, "1", timeCycle, "200"), at("1", timeCycle, "0")), Agrees: atMost(1.05)},

@@ -46,11 +46,11 @@ func stall() *Experiment {
 		},
 		Claims: []*Claim{
 			{
-				Paper: Ours, Place: "ADR 2", Says: "early binding has no restoring force: the spread that a stall of five holds left is there after 40 minutes",
+				Paper: ours, Place: "ADR 2", Says: "early binding has no restoring force: the spread that a stall of five holds left is there after 40 minutes",
 				Parts: []Part{{What: "s more than before", Value: stallLeft(early), Agrees: atLeast(2)}},
 			},
 			{
-				Paper: Ours, Place: "ADR 2", Says: "late binding recovers from it",
+				Paper: ours, Place: "ADR 2", Says: "late binding recovers from it",
 				Parts: []Part{{What: "s more than before", Value: stallLeft(late), Agrees: atMost(.2)}},
 			},
 		},

@@ -134,13 +134,13 @@ func claimsVariability() []*Claim {
 	}
 	return []*Claim{
 		{
-			Paper: Ours, Place: "ADR 2", Says: "late binding, load .9: mean wait at most 1.15 times the ideal line's (our aim)", Parts: both(late, atMost(1.15)),
+			Paper: ours, Place: "ADR 2", Says: "late binding, load .9: mean wait at most 1.15 times the ideal line's (our aim)", Parts: both(late, atMost(1.15)),
 			Why: "a hand-off of two delays is a load of .01 more, and at .9 each hundredth costs a tenth of the wait: the central queue misses the aim, too",
 		},
-		{Paper: Ours, Place: "ADR 2", Says: "late waits no longer than 1.05 times as long as the central queue", Parts: []Part{
+		{Paper: ours, Place: "ADR 2", Says: "late waits no longer than 1.05 times as long as the central queue", Parts: []Part{
 			{What: "SCV 1", Value: over(at(late, "1"), at("central", "1")), Agrees: atMost(1.05)}, {What: "SCV 10", Value: over(at(late, "10"), at("central", "10")), Agrees: atMost(1.05)},
 		}},
-		{Paper: Ours, Place: "ADR 2", Says: "early binding, load .9: several times the ideal line's", Parts: both(early, atLeast(4))},
-		{Paper: Ours, Place: "README", Says: "a static split, load .9: several times the ideal line's", Parts: both(split, atLeast(4))},
+		{Paper: ours, Place: "ADR 2", Says: "early binding, load .9: several times the ideal line's", Parts: both(early, atLeast(4))},
+		{Paper: ours, Place: "README", Says: "a static split, load .9: several times the ideal line's", Parts: both(split, atLeast(4))},
 	}
 }

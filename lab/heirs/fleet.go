@@ -89,15 +89,6 @@ func (f *Fleet) fill(m *member) error {
 	return nil
 }
 
-// InRingOrder returns the gateways' indices in the order of the ring.
-func (f *Fleet) InRingOrder() []int {
-	order := make([]int, 0, len(f.members))
-	for _, name := range f.ring.Names() {
-		order = append(order, int(f.byName[name].node)-1)
-	}
-	return order
-}
-
 // Lose takes the gateways with gone set out at once and lets the others recover.
 // It returns how many of their tickets have a new owner and how many are gone.
 // The fleet itself stays as it was, for another loss.

@@ -245,10 +245,10 @@ func (b *Body) readTrailer(next []byte) (done bool, rule Rule) {
 	if n == 0 {
 		return false, 0
 	}
-	b.trailer = b.trailer.Clone()
+	b.trailer = b.trailer.clone()
 	for i := range b.trailer.fields {
 		if b.trailer.ID(i).isFraming() {
-			b.trailer.Remove(i) // to be ignored, and nobody else shall have it
+			b.trailer.fields[i].removed = true // to be ignored, and nobody else shall have it
 		}
 	}
 	b.in.Discard(n)

@@ -21,12 +21,13 @@
 //		...
 //		in.Fill()
 //	}
-//	in.Hold(n)                                        // its bytes stay where they are
 //	framing, err := head.RequestFraming()
-//	body.Reset(in, framing)
-//	...                                               // and reads body to its end
-//	in.Release()
+//	...                                               // and copies what it needs of the head
 //	head.Reset()
+//	in.Discard(n)
+//	in.Release()
+//	body.Reset(in, framing, limits)
+//	...                                               // and reads body to its end
 //
 // # Files
 //

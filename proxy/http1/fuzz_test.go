@@ -63,7 +63,7 @@ func fieldsOf(h *Head) string {
 		switch h.ID(i) {
 		case Host, TransferEncoding, Trailer, ContentLength, Connection: // net/http takes them out, or not
 		default:
-			m.Add(textproto.TrimString(string(h.Name(i))), string(h.Value(i)))
+			m.Add(textproto.TrimString(h.NameIn(h.Text(), i)), string(h.Value(i)))
 		}
 	}
 	return fmt.Sprintf("%q", m)
@@ -215,8 +215,16 @@ func rewritten(t *testing.T, raw []byte, was read, method string) {
 		f, _ = h.ResponseFraming(method)
 		out = AppendStatusLine(nil, h.Status())
 	}
-	h.RemoveHopByHop()
-	out = append(f.Append(h.AppendFields(out)), "\r\n"...)
+	for i := range h.Len() {
+		switch h.ID(i) {
+		case Connection, ContentLength, TransferEncoding, Trailer: // of the old message alone
+		default:
+			if out, err = AppendField(out, h.NameIn(h.Text(), i), h.Value(i)); err != nil {
+				t.Fatalf("%q: %v", raw, err)
+			}
+		}
+	}
+	out = append(f.Append(out), "\r\n"...)
 	head := len(out)
 	if f.Kind == Chunked && !was.broken {
 		if len(was.body) > 0 {

@@ -300,23 +300,14 @@ func (h *Head) Authority() []byte {
 // Status returns an answer's status.
 func (h *Head) Status() int { return int(h.first.status) }
 
-// Reason returns an answer's reason phrase.
-func (h *Head) Reason() []byte { return h.at(h.first.reason) }
-
 // Minor returns x of the version HTTP/1.x: 0 or 1.
 func (h *Head) Minor() int { return int(h.first.minor) }
-
-// Size returns the length of the head in bytes, once it is whole.
-func (h *Head) Size() int { return len(h.b) }
 
 // Len returns how many fields there are, those included that were removed.
 func (h *Head) Len() int { return len(h.fields) }
 
 // ID returns the id of field i.
 func (h *Head) ID(i int) ID { return h.fields[i].id }
-
-// Name returns the name of field i as it came.
-func (h *Head) Name(i int) []byte { return h.at(h.fields[i].name) }
 
 // Value returns the value of field i.
 func (h *Head) Value(i int) []byte { return h.at(h.fields[i].value) }
@@ -358,14 +349,6 @@ func (h *Head) next(id ID, i int) int {
 	return -1
 }
 
-// Get returns the value of the first field of a name; nil if there is none.
-func (h *Head) Get(id ID) []byte {
-	if i := h.Find(id); i >= 0 {
-		return h.Value(i)
-	}
-	return nil
-}
-
 // HasToken reports whether an element of the fields of a name, which are lists of tokens, is
 // token. Only letters have a case, and it does not count.
 func (h *Head) HasToken(id ID, token string) bool {
@@ -384,44 +367,8 @@ func (h *Head) HasToken(id ID, token string) bool {
 // IsRemoved reports whether field i was removed.
 func (h *Head) IsRemoved(i int) bool { return h.fields[i].removed }
 
-// Remove has AppendFields leave field i out.
-func (h *Head) Remove(i int) { h.fields[i].removed = true }
-
-// RemoveID removes all fields of a name.
-func (h *Head) RemoveID(id ID) {
-	for i := h.Find(id); i >= 0; i = h.next(id, i+1) {
-		h.Remove(i)
-	}
-}
-
-// RemoveHopByHop removes what is for one connection: the fields that IsHopByHop tells, those that
-// Connection names, and Content-Length, which is written anew from a Framing. Only Host stays,
-// whatever Connection says.
-func (h *Head) RemoveHopByHop() {
-	for i := h.Find(Connection); i >= 0; i = h.next(Connection, i+1) {
-		for rest := h.Value(i); len(rest) > 0; {
-			var name []byte
-			name, rest, _ = bytes.Cut(rest, []byte{','})
-			h.removeNamed(trimSpace(name))
-		}
-	}
-	for i := range h.fields {
-		if f := &h.fields[i]; f.id.IsHopByHop() || f.id == ContentLength {
-			f.removed = true
-		}
-	}
-}
-
-func (h *Head) removeNamed(name []byte) {
-	for i := range h.fields {
-		if f := &h.fields[i]; int(f.name.end-f.name.begin) == len(name) && f.id != Host && f.id != Connection && bytes.EqualFold(h.at(f.name), name) {
-			f.removed = true
-		}
-	}
-}
-
-// Clone returns h with a copy of its bytes: it outlives the buffer they were read into.
-func (h *Head) Clone() *Head {
+// clone returns h with a copy of its bytes: it outlives the buffer they were read into.
+func (h *Head) clone() *Head {
 	c := *h
 	c.b, c.fields = bytes.Clone(h.b), slices.Clone(h.fields)
 	return &c

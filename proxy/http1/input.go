@@ -42,15 +42,13 @@ func (b *buffer) giveBack() {
 	}
 }
 
-// Input is what has been read from a connection and not used. It has a buffer only while there is
-// something in it, or a head is held. It is for one goroutine at a time.
+// Input is what has been read from a connection and not used. It lends a buffer to
+// read, and gives it back at a Release with nothing in it. It is for one goroutine at a time.
 type Input struct {
 	src  io.Reader
 	max  int
 	buf  *buffer // nil: none
-	head *buffer // that the held head is in, if it is not buf
-	// Buf has the held head, what is unused, and room.
-	held, r, w int
+	r, w int     // where in it what is unused begins and ends
 }
 
 // NewInput returns an Input that reads from src and buffers up to most bytes of a head.
@@ -66,8 +64,8 @@ func (in *Input) Reset(src io.Reader, most int) {
 	*in = Input{src: src, max: most}
 }
 
-// Buffered returns what is unused. It is valid until the next Fill, Discard or Release, and what
-// Hold holds of it until Release.
+// Buffered returns what is unused. It is valid until the next Fill or Release: it
+// stays in its place when it is used.
 func (in *Input) Buffered() []byte {
 	if in.buf == nil {
 		return nil
@@ -81,26 +79,15 @@ func (in *Input) Len() int { return in.w - in.r }
 // Discard uses n bytes of what Buffered returns.
 func (in *Input) Discard(n int) { in.r += n }
 
-// Hold uses n bytes of what Buffered returns, which stay in their place until Release.
-func (in *Input) Hold(n int) {
-	in.r += n
-	in.held = in.r
-}
-
-// Release gives back what is held, and the buffer if nothing else is in it.
+// Release gives back the buffer if nothing unused is in it.
 func (in *Input) Release() {
-	in.held = 0
-	if in.head != nil {
-		in.head.giveBack()
-		in.head = nil
-	}
 	if in.buf != nil && in.r == in.w {
 		in.buf.giveBack()
 		in.buf, in.r, in.w = nil, 0, 0
 	}
 }
 
-// drop gives all buffers back.
+// drop gives the buffer back.
 func (in *Input) drop() {
 	in.r = in.w
 	in.Release()
@@ -137,26 +124,22 @@ func (in *Input) makeRoom() error {
 		in.buf = lend(minBuffer)
 	}
 	if in.r == in.w {
-		in.r, in.w = in.held, in.held
+		in.r, in.w = 0, 0
 	}
 	if in.w < len(in.buf.b) {
 		return nil
 	}
 	unused := in.buf.b[in.r:in.w]
-	if in.r > in.held {
-		in.r, in.w = in.held, in.held+copy(in.buf.b[in.held:], unused)
+	if in.r > 0 {
+		in.r, in.w = 0, copy(in.buf.b, unused)
 		return nil
 	}
 	if len(unused) >= in.max {
 		return io.ErrShortBuffer
 	}
 	larger := lend(min(max(2*len(unused), minBuffer), max(in.max, minBuffer)))
-	in.r, in.w = 0, copy(larger.b, unused)
-	if in.held > 0 && in.head == nil {
-		in.head = in.buf // the held head stays there
-	} else {
-		in.buf.giveBack()
-	}
-	in.buf, in.held = larger, 0
+	in.w = copy(larger.b, unused)
+	in.buf.giveBack()
+	in.buf = larger
 	return nil
 }

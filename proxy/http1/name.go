@@ -96,14 +96,6 @@ func idOf(name []byte) ID {
 	return id
 }
 
-// IDOf returns the id of a name, however it is spelled.
-func IDOf(name string) ID {
-	if name == "" {
-		return Other
-	}
-	return idOf([]byte(name))
-}
-
 // equalFold reports whether a token is s, where only letters of ASCII have a case.
 func equalFold(token []byte, s string) bool {
 	if len(token) != len(s) {
@@ -128,15 +120,4 @@ func lower(c byte) byte {
 // stand in a trailer (RFC 9110, section 6.5.1).
 func (id ID) isFraming() bool {
 	return id == ContentLength || id == TransferEncoding || id == Host || id == Trailer
-}
-
-// IsHopByHop reports whether a field is for one connection only (RFC 9110, section 7.6.1), and is
-// never passed on as it is.
-func (id ID) IsHopByHop() bool {
-	switch id {
-	case Connection, KeepAlive, ProxyConnection, ProxyAuthenticate, ProxyAuthorization, TE, Trailer, TransferEncoding, Upgrade:
-		return true
-	default:
-		return false
-	}
 }

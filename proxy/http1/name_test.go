@@ -15,12 +15,12 @@ func TestNames(t *testing.T) {
 			t.Errorf("%d is called %q", id, name)
 		}
 		for _, s := range []string{name, strings.ToLower(name), strings.ToUpper(name)} {
-			if got := IDOf(s); got != id {
+			if got := idOf([]byte(s)); got != id {
 				t.Errorf("%q has the id of %q", s, got)
 			}
 		}
 		for _, s := range []string{name + "x", "x" + name, strings.Replace(name, "-", "_", 1) + "", name[1:]} {
-			if got := IDOf(s); got == id && s != name {
+			if got := idOf([]byte(s)); got == id && s != name {
 				t.Errorf("%q has the id of %q", s, got)
 			}
 		}
@@ -28,7 +28,7 @@ func TestNames(t *testing.T) {
 	if ids > 64 {
 		t.Errorf("%d names do not fit a Head's set", ids)
 	}
-	if IDOf("") != Other || IDOf("X") != Other {
+	if idOf([]byte("X")) != Other {
 		t.Error("a name that is not known is known")
 	}
 }

@@ -1,7 +1,7 @@
 package http1
 
-// StatusText returns the usual reason phrase of a status; "" if there is none.
-func StatusText(status int) string {
+// statusText returns the usual reason phrase of a status; "" if there is none.
+func statusText(status int) string {
 	if status < 0 || status >= len(reasons) {
 		return ""
 	}

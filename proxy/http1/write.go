@@ -43,7 +43,7 @@ func AppendStatusLine(dst []byte, status int) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(status), 10)
 	dst = append(dst, ' ')
-	return append(append(dst, StatusText(status)...), lineBreak...)
+	return append(append(dst, statusText(status)...), lineBreak...)
 }
 
 // AppendField appends the line of a field. The error is a Rule: the name is not a token, or the
@@ -61,19 +61,6 @@ func AppendField[N, V text](dst []byte, name N, value V) ([]byte, error) {
 		return dst[:from], rule
 	}
 	return append(dst, lineBreak...), nil
-}
-
-// AppendFields appends the fields of h that were not removed, in their order, as they came but
-// for the white space around their values.
-func (h *Head) AppendFields(dst []byte) []byte {
-	for i := range h.fields {
-		if h.fields[i].removed {
-			continue
-		}
-		dst = append(append(dst, h.Name(i)...), ": "...)
-		dst = append(append(dst, h.Value(i)...), lineBreak...)
-	}
-	return dst
 }
 
 // Append appends the fields that say how the body is framed.

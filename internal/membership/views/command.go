@@ -24,10 +24,10 @@ const (
 
 // Bounds on what a view may hold.
 const (
-	// MaxMembers is the largest number of gateways.
-	MaxMembers = 10_000
-	// MaxPools is the largest number of pools.
-	MaxPools = 4096
+	// maxMembers is the largest number of gateways.
+	maxMembers = 10_000
+	// maxPools is the largest number of pools.
+	maxPools = 4096
 
 	minLease = 50 * time.Millisecond
 	maxLease = time.Hour

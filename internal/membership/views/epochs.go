@@ -7,7 +7,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-func (s *State) pool(name string) (at int, err error) {
+func (s *state) pool(name string) (at int, err error) {
 	at, known := findPool(s.Pools, name)
 	if !known {
 		return 0, fmt.Errorf("%w: there is no pool %q", ErrCommand, name)
@@ -18,7 +18,7 @@ func (s *State) pool(name string) (at int, err error) {
 // pools is a set of places in state.Pools.
 type pools map[int]bool
 
-func (s *State) poolSet(chosen func(*Pool) bool) pools {
+func (s *state) poolSet(chosen func(*Pool) bool) pools {
 	set := make(pools)
 	for i := range s.Pools {
 		if chosen(&s.Pools[i]) {
@@ -30,7 +30,7 @@ func (s *State) poolSet(chosen func(*Pool) bool) pools {
 
 // beginEpochs moves the pools chosen on to their next epoch, with the home
 // that the present members make.
-func (s *State) beginEpochs(index uint64, chosen pools) {
+func (s *state) beginEpochs(index uint64, chosen pools) {
 	if len(chosen) == 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func (s *State) beginEpochs(index uint64, chosen pools) {
 	}
 }
 
-func (s *State) has(node kmutex.Node) bool {
+func (s *state) has(node kmutex.Node) bool {
 	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.Node == node })
 }
 

@@ -5,7 +5,7 @@ import "errors"
 // Machine makes views of a log's entries. The zero value has seen none. It is used by
 // one goroutine at a time; the views it returns may be read by any.
 type Machine struct {
-	state   State
+	state   state
 	digests digests
 	newest  *View
 	broken  error // an entry of another version was met; nothing is applied any more
@@ -23,7 +23,7 @@ func (m *Machine) Apply(index uint64, data []byte) (changed bool, err error) {
 	c, err := DecodeCommand(data)
 	if err == nil {
 		if changed, err = m.state.Apply(index, c); changed {
-			m.newest = m.state.View()
+			m.newest = m.state.view()
 		}
 	}
 	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
@@ -35,7 +35,7 @@ func (m *Machine) Apply(index uint64, data []byte) (changed bool, err error) {
 // View returns the newest view.
 func (m *Machine) View() *View {
 	if m.newest == nil {
-		m.newest = m.state.View()
+		m.newest = m.state.view()
 	}
 	return m.newest
 }
@@ -60,11 +60,11 @@ func (m *Machine) Snapshot() ([]byte, error) {
 
 // Restore puts what Snapshot has returned in the place of the state.
 func (m *Machine) Restore(data []byte) error {
-	s, err := DecodeState(data)
+	s, err := decodeState(data)
 	if err != nil {
 		return err
 	}
-	m.state, m.newest = s, s.View()
+	m.state, m.newest = s, s.view()
 	m.digests = digests{kept: []Checkpoint{s.Applied}}
 	return nil
 }

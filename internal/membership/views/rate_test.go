@@ -9,9 +9,9 @@ import (
 )
 
 // rated is a state with one pool, k=6, that has a rate, and three members.
-func rated(t *testing.T) (*State, func(Command) error) {
+func rated(t *testing.T) (*state, func(Command) error) {
 	t.Helper()
-	s := new(State)
+	s := new(state)
 	index := uint64(0)
 	do := func(c Command) error {
 		index++

@@ -14,7 +14,7 @@ const Stopped = "it was stopped in order"
 
 // remove takes a member out that left with nothing in flight. What its tickets
 // held outlives it, so it has a successor like any other.
-func (s *State) remove(index uint64, c Remove) bool {
+func (s *state) remove(index uint64, c Remove) bool {
 	if !s.has(c.Node) {
 		return false
 	}
@@ -26,7 +26,7 @@ func (s *State) remove(index uint64, c Remove) bool {
 
 // suspend takes members out that may still have requests in flight: their
 // tokens are owed.
-func (s *State) suspend(index uint64, c Suspend) bool {
+func (s *state) suspend(index uint64, c Suspend) bool {
 	moved := make(pools)
 	changed := false
 	for i, node := range c.Nodes {
@@ -41,7 +41,7 @@ func (s *State) suspend(index uint64, c Suspend) bool {
 }
 
 // expire ends what lost members owe because of their leases.
-func (s *State) expire(index uint64, c Expire) bool {
+func (s *state) expire(index uint64, c Expire) bool {
 	moved := make(pools)
 	changed := false
 	for _, node := range c.Nodes {
@@ -54,7 +54,7 @@ func (s *State) expire(index uint64, c Expire) bool {
 }
 
 // giveBack ends what lost members owe a pool beyond their leases.
-func (s *State) giveBack(index uint64, c Return) (bool, error) {
+func (s *state) giveBack(index uint64, c Return) (bool, error) {
 	at, err := s.pool(c.Pool)
 	if err != nil {
 		return false, err
@@ -71,18 +71,18 @@ func (s *State) giveBack(index uint64, c Return) (bool, error) {
 	return changed, nil
 }
 
-func (s *State) lostAs(node kmutex.Node, name string) bool {
+func (s *state) lostAs(node kmutex.Node, name string) bool {
 	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Node == node && l.Name == name })
 }
 
-func (s *State) leased(node kmutex.Node) bool {
+func (s *state) leased(node kmutex.Node) bool {
 	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Node == node && l.Leased })
 }
 
 // lose moves a member to the lost, for a reason. If its lease may still run, it owes every
 // pool the tokens that it may have. It returns all pools: any of them may have
 // lost tokens, the baton or a place in the tree. A witness has nothing of a pool.
-func (s *State) lose(index uint64, node kmutex.Node, leased bool, reason string) pools {
+func (s *state) lose(index uint64, node kmutex.Node, leased bool, reason string) pools {
 	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.Node == node })
 	m := s.Members[at]
 	leased = leased && !m.Witness
@@ -103,7 +103,7 @@ func (s *State) lose(index uint64, node kmutex.Node, leased bool, reason string)
 // the pools to moved that get tokens back by it. Pools that reclaim by the
 // longest hold do not: the upstream may still be at work for a connection that
 // has been closed. A member that has been forgotten may still be owed.
-func (s *State) unlease(node kmutex.Node, moved pools) bool {
+func (s *state) unlease(node kmutex.Node, moved pools) bool {
 	changed := false
 	for i := range s.Lost {
 		if l := &s.Lost[i]; l.Node == node && l.Leased {
@@ -122,7 +122,7 @@ func (s *State) unlease(node kmutex.Node, moved pools) bool {
 // that is lost hands what it had to its own successor, which has the copies of it:
 // so successors are followed from loss to loss, not chosen again. While nobody is
 // there the last one stays noted.
-func (s *State) findSuccessors() {
+func (s *state) findSuccessors() {
 	ring := ringOf(s.Members)
 	nodes := make(map[string]kmutex.Node, len(s.Members))
 	members := make(map[kmutex.Node]bool, len(s.Members))

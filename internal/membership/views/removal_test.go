@@ -95,13 +95,13 @@ func TestLosses(t *testing.T) {
 		{"a pool defined later is owed nothing", []Command{suspend(2), pool("q", 1)}, "2>3* p@2[2] q@1[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var s State
+			var s state
 			for i, c := range append(slices.Clone(four), tt.commands...) {
 				if _, err := s.Apply(uint64(i+1), c); err != nil {
 					t.Fatalf("command %d: %v", i+1, err)
 				}
 			}
-			if got := losses(s.View()); got != tt.want {
+			if got := losses(s.view()); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
@@ -112,7 +112,7 @@ func TestLosses(t *testing.T) {
 // beside it has nothing of it.
 func TestSuccessorsOfSuccessors(t *testing.T) {
 	names := ringOf([]Member{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}}).Names()
-	var s State
+	var s state
 	for i, c := range []Command{
 		join(names[0], "x"), join(names[1], "x"), join(names[3], "x"), join(names[4], "x"), // 1 to 4
 		suspend(2),          // its successor is 3
@@ -123,14 +123,14 @@ func TestSuccessorsOfSuccessors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := losses(s.View()); got != "2>4* 3>4*" {
+	if got := losses(s.view()); got != "2>4* 3>4*" {
 		t.Errorf("got %s", got)
 	}
 }
 
 // Whatever a leader writes into a reason, a view keeps a bounded line of it.
 func TestReasonsOfLosses(t *testing.T) {
-	var s State
+	var s state
 	for i, c := range []Command{
 		join("a", "x"), join("b", "x"), join("c", "x"), join("d", "x"),
 		{Suspend: &Suspend{Nodes: []kmutex.Node{1, 2}, Reasons: []string{strings.Repeat("é", MaxReason)}}},
@@ -144,14 +144,14 @@ func TestReasonsOfLosses(t *testing.T) {
 		1: strings.Repeat("é", MaxReason/2), 2: "", 3: "it was stopped in order", 4: "it has joined again as another incarnation",
 	}
 	for node, reason := range want {
-		if l, _ := s.View().LostMember(node); l.Reason != reason {
+		if l, _ := s.view().LostMember(node); l.Reason != reason {
 			t.Errorf("node %d: %q, want %q", node, l.Reason, reason)
 		}
 	}
 }
 
 func TestLostIncarnationStaysOut(t *testing.T) {
-	var s State
+	var s state
 	for i, c := range []Command{join("a", "x"), join("b", "x"), suspend(2)} {
 		if _, err := s.Apply(uint64(i+1), c); err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func TestLostIncarnationStaysOut(t *testing.T) {
 }
 
 func TestSetKKnowsWhatItWas(t *testing.T) {
-	var s State
+	var s state
 	set := func(index uint64, k, was int) (bool, error) {
 		return s.Apply(index, Command{SetK: &SetK{Name: "p", K: k, Was: was}})
 	}
@@ -181,14 +181,14 @@ func TestSetKKnowsWhatItWas(t *testing.T) {
 }
 
 func TestLostIsBounded(t *testing.T) {
-	s := State{Members: []Member{{Node: maxLost + 1, Name: "a", Boot: "old"}}}
+	s := state{Members: []Member{{Node: maxLost + 1, Name: "a", Boot: "old"}}}
 	for i := range maxLost {
 		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Successor: maxLost + 1})
 	}
 	if _, err := s.Apply(maxLost+2, join("a", "new")); err != nil {
 		t.Fatal(err)
 	}
-	v := s.View()
+	v := s.view()
 	if len(v.Lost) != maxLost || v.Lost[0].Node != 2 || v.Lost[maxLost-1].Node != maxLost+1 {
 		t.Errorf("%d lost, from %+v to %+v", len(v.Lost), v.Lost[0], v.Lost[len(v.Lost)-1])
 	}
@@ -196,11 +196,11 @@ func TestLostIsBounded(t *testing.T) {
 
 // What a member that has been forgotten owes still comes back.
 func TestForgottenExpires(t *testing.T) {
-	s := State{
+	s := state{
 		Members: []Member{{Node: 9, Name: "a"}},
 		Pools:   []Pool{{Name: "p", K: 1, Epoch: 2, Reclaim: admission.ReclaimLease, Owed: []kmutex.Node{3}}},
 	}
-	if nodes := s.View().leased(); !slices.Equal(nodes, []kmutex.Node{3}) {
+	if nodes := s.view().leased(); !slices.Equal(nodes, []kmutex.Node{3}) {
 		t.Errorf("leased %v", nodes)
 	}
 	if changed, err := s.Apply(10, expire(3)); !changed || err != nil || len(s.Pools[0].Owed) != 0 || s.Pools[0].Epoch != 3 {

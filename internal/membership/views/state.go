@@ -13,8 +13,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// State is what the log amounts to: a pure function of its entries.
-type State struct {
+// state is what the log amounts to: a pure function of its entries.
+type state struct {
 	Format  int           `json:"format"`
 	Number  uint64        `json:"number"`
 	Cluster string        `json:"cluster"`
@@ -29,7 +29,7 @@ type State struct {
 
 // Apply carries out one committed command. It reports whether the view
 // changed; then its number is one higher.
-func (s *State) Apply(index uint64, c Command) (bool, error) {
+func (s *state) Apply(index uint64, c Command) (bool, error) {
 	var changed bool
 	var err error
 	switch {
@@ -64,7 +64,7 @@ func (s *State) Apply(index uint64, c Command) (bool, error) {
 	return changed, err
 }
 
-func (s *State) found(c Found) (bool, error) {
+func (s *state) found(c Found) (bool, error) {
 	if err := c.Check(); err != nil {
 		return false, err
 	}
@@ -75,7 +75,7 @@ func (s *State) found(c Found) (bool, error) {
 	return true, nil
 }
 
-func (s *State) join(index uint64, c Join) (bool, error) {
+func (s *state) join(index uint64, c Join) (bool, error) {
 	if err := c.Check(); err != nil {
 		return false, err
 	}
@@ -91,7 +91,7 @@ func (s *State) join(index uint64, c Join) (bool, error) {
 	if slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Name == c.Name && l.Boot == c.Boot }) {
 		return false, fmt.Errorf("%w: %s/%s is lost and must come back as another incarnation", ErrCommand, c.Name, c.Boot)
 	}
-	if old < 0 && len(s.Members) >= MaxMembers {
+	if old < 0 && len(s.Members) >= maxMembers {
 		return false, fmt.Errorf("%w: there are %d gateways already, no more are allowed", ErrCommand, len(s.Members))
 	}
 	// The index grows with the log, so the order of Node is kept.
@@ -111,7 +111,7 @@ func (s *State) join(index uint64, c Join) (bool, error) {
 	return true, nil
 }
 
-func (s *State) define(index uint64, c Define) (bool, error) {
+func (s *state) define(index uint64, c Define) (bool, error) {
 	if err := c.Check(); err != nil {
 		return false, err
 	}
@@ -119,7 +119,7 @@ func (s *State) define(index uint64, c Define) (bool, error) {
 	if known {
 		return false, nil
 	}
-	if len(s.Pools) >= MaxPools {
+	if len(s.Pools) >= maxPools {
 		return false, fmt.Errorf("%w: there are %d pools already, no more are allowed", ErrCommand, len(s.Pools))
 	}
 	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Rate: c.Rate, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax})
@@ -127,7 +127,7 @@ func (s *State) define(index uint64, c Define) (bool, error) {
 	return true, nil
 }
 
-func (s *State) setK(index uint64, c SetK) (bool, error) {
+func (s *state) setK(index uint64, c SetK) (bool, error) {
 	if err := CheckK(c.K); err != nil {
 		return false, err
 	}
@@ -162,11 +162,11 @@ func (s *State) setK(index uint64, c SetK) (bool, error) {
 }
 
 // owes reports whether the lease of a lost member may still run.
-func (s *State) owes() bool {
+func (s *state) owes() bool {
 	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Leased })
 }
 
-func (s *State) setRate(index uint64, c SetRate) (bool, error) {
+func (s *state) setRate(index uint64, c SetRate) (bool, error) {
 	if err := c.Rate.Check(); err != nil {
 		return false, err
 	}
@@ -179,7 +179,7 @@ func (s *State) setRate(index uint64, c SetRate) (bool, error) {
 	return true, nil
 }
 
-func (s *State) recover(index uint64, c Recover) (bool, error) {
+func (s *state) recover(index uint64, c Recover) (bool, error) {
 	at, err := s.pool(c.Pool)
 	if err != nil || s.Pools[at].Epoch != c.Epoch {
 		return false, err
@@ -192,7 +192,7 @@ func (s *State) recover(index uint64, c Recover) (bool, error) {
 	return true, nil
 }
 
-func (s *State) useTickets(index uint64, c UseTickets) (bool, error) {
+func (s *state) useTickets(index uint64, c UseTickets) (bool, error) {
 	at, err := s.pool(c.Pool)
 	if err != nil {
 		return false, err
@@ -209,8 +209,8 @@ func (s *State) useTickets(index uint64, c UseTickets) (bool, error) {
 	return true, nil
 }
 
-// View returns a copy of the state as a view.
-func (s *State) View() *View {
+// view returns a copy of the state as a view.
+func (s *state) view() *View {
 	v := &View{
 		Number:  s.Number,
 		Cluster: s.Cluster,
@@ -239,7 +239,7 @@ const (
 )
 
 // Encode returns the state as a snapshot.
-func (s *State) Encode() ([]byte, error) {
+func (s *state) Encode() ([]byte, error) {
 	s.Format = stateFormat
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -248,18 +248,18 @@ func (s *State) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// DecodeState reads a snapshot.
-func DecodeState(data []byte) (State, error) {
+// decodeState reads a snapshot.
+func decodeState(data []byte) (state, error) {
 	if err := checkVersion(data, "snapshot format", oldestState, stateFormat); err != nil {
-		return State{}, err
+		return state{}, err
 	}
-	var s State
+	var s state
 	if err := decodeStrict(data, &s); err != nil {
-		return State{}, fmt.Errorf("membership: snapshot: %w", err)
+		return state{}, fmt.Errorf("membership: snapshot: %w", err)
 	}
 	sorted := slices.IsSortedFunc(s.Members, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) }) && slices.IsSortedFunc(s.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	if s.Format < oldestState || !sorted {
-		return State{}, fmt.Errorf("membership: snapshot: format %d, in order: %t", s.Format, sorted)
+		return state{}, fmt.Errorf("membership: snapshot: format %d, in order: %t", s.Format, sorted)
 	}
 	return s, nil
 }

@@ -30,8 +30,8 @@ func setK(name string, k int) Command { return Command{SetK: &SetK{Name: name, K
 
 // describe writes a state short: view number, members as name:node, pools as
 // name:k@epoch/home.
-func describe(s *State) string {
-	v := s.View()
+func describe(s *state) string {
+	v := s.view()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", v.Number)
 	for _, m := range v.Members {
@@ -68,7 +68,7 @@ func TestCommands(t *testing.T) {
 		{"a new address is the same node", []Command{join(first, "x"), {Join: &Join{Name: first, Boot: "x", PeerAddr: "elsewhere:1", Server: first + "/x"}}}, fmt.Sprintf("2 %s:1", first)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var s State
+			var s state
 			for i, c := range tt.commands {
 				if _, err := s.Apply(uint64(i+1), c); err != nil {
 					t.Fatalf("command %d: %v", i+1, err)
@@ -107,7 +107,7 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"tickets where":  {UseTickets: &UseTickets{Pool: "nobody"}},
 		"empty command":  {},
 	} {
-		s := State{}
+		s := state{}
 		if _, err := s.Apply(1, pool("known", 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func FuzzDecodeCommand(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var s State
+		var s state
 		_, _ = s.Apply(1, c) // must not panic
 		if _, err := Encode(c); err != nil {
 			t.Fatal(err)
@@ -176,7 +176,7 @@ func FuzzDecodeCommand(f *testing.F) {
 // FuzzDecodeState: a snapshot that is no good is refused, and one that is taken
 // in can be written again, and commands applied to it.
 func FuzzDecodeState(f *testing.F) {
-	var s State
+	var s state
 	for i, c := range []Command{join("a", "x"), join("b", "y"), pool("p", 3), setK("p", 2)} {
 		_, _ = s.Apply(uint64(i+1), c)
 		data, err := s.Encode()
@@ -187,7 +187,7 @@ func FuzzDecodeState(f *testing.F) {
 	}
 	f.Add([]byte(`{"format":99}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := DecodeState(data)
+		s, err := decodeState(data)
 		if err != nil {
 			return
 		}
@@ -196,7 +196,7 @@ func FuzzDecodeState(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeState(again); err != nil {
+		if _, err := decodeState(again); err != nil {
 			t.Errorf("%s: %v", again, err)
 		}
 	})

@@ -16,7 +16,7 @@ func witness(boot string) Command {
 // A witness comes and goes without an epoch: it is nobody's home or successor, and owes
 // nothing.
 func TestWitnessHasNoPartInPools(t *testing.T) {
-	var s State
+	var s state
 	for i, step := range []struct {
 		command Command
 		want    string
@@ -39,7 +39,7 @@ func TestWitnessHasNoPartInPools(t *testing.T) {
 			t.Fatalf("after command %d: %s, want %s", i+1, got, step.want)
 		}
 	}
-	v := s.View()
+	v := s.view()
 	if p, _ := v.Pool("p"); !slices.Equal(p.Owed, []kmutex.Node{2, 4}) {
 		t.Errorf("%v owe tokens", p.Owed)
 	}

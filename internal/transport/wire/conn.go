@@ -152,9 +152,6 @@ func (c *Conn) linked() bool {
 	return yes
 }
 
-// Link returns the link of the connection, or nil.
-func (c *Conn) Link() *Link { return c.link }
-
 func (c *Conn) event(e Event) { c.events = append(c.events, e) }
 
 // name keeps one copy of each name. They come from the other end, so they are bounded.

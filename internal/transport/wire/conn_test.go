@@ -79,11 +79,11 @@ func TestUrgentOvertakes(t *testing.T) {
 	written := 0
 	for a.Due() {
 		b, _ := a.Fill(0, nil, MaxBatch)
-		if written += len(b); len(b) > MaxFrame+100 {
+		if written += len(b); len(b) > maxFrame+100 {
 			t.Fatalf("%d bytes at once", len(b))
 		}
 	}
-	if written > dataWindow+MaxFrame+1000 {
+	if written > dataWindow+maxFrame+1000 {
 		t.Errorf("%d bytes are written, and nothing is read", written)
 	}
 	err := errors.Join(put(k.links[0], 1, 10), a.Send(Gossip, []byte("gossip")), a.Send(Raft, []byte("raft")),
@@ -212,13 +212,13 @@ func TestStreamStalls(t *testing.T) {
 			t.Fatalf("the other stream stopped after %d bytes", sent)
 		}
 	}
-	k.ends[0].Finish(other)
+	k.ends[0].finish(other)
 	k.settle()
 	if e := k.last(1, Finished); e.Stream != theirs {
 		t.Error("another stream has finished")
 	}
-	k.ends[1].Finish(theirs)
-	k.ends[0].Reset(stalled)
+	k.ends[1].finish(theirs)
+	k.ends[0].reset(stalled)
 	k.settle()
 	if len(k.ends[0].streams)+len(k.ends[1].streams) > 0 {
 		t.Error("a stream is left over")
@@ -373,7 +373,7 @@ func TestPair(t *testing.T) {
 		low := Pair{Lower: true}
 		low.Dial(5)
 		low.Confirm(5, "b")
-		if replaced, ok := low.Offer(6, Hello{Name: "x", Boot: "c", Number: 1}); !ok || replaced != 5 || low.Boot() != "c" {
+		if replaced, ok := low.Offer(6, Hello{Name: "x", Boot: "c", Number: 1}); !ok || replaced != 5 || low.boot != "c" {
 			t.Error("it does not")
 		}
 	})

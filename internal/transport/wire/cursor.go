@@ -92,7 +92,7 @@ func (c *Cursor) Count(limit int) int {
 
 // Name reads a length of one byte and a name of 1 to limit bytes, which are not copied.
 func (c *Cursor) Name(limit int) []byte {
-	n := c.Count1()
+	n := c.count1()
 	if c.Err == nil && (n == 0 || n > limit) {
 		c.Fail(ErrRange)
 	}
@@ -104,15 +104,15 @@ func (c *Cursor) Name(limit int) []byte {
 	return name
 }
 
-// All reads what is left.
-func (c *Cursor) All() []byte {
+// all reads what is left.
+func (c *Cursor) all() []byte {
 	rest := c.Rest
 	c.Rest = nil
 	return rest
 }
 
-// Count1 reads a length of one byte of what follows.
-func (c *Cursor) Count1() int {
+// count1 reads a length of one byte of what follows.
+func (c *Cursor) count1() int {
 	n := int(c.Byte())
 	if n > len(c.Rest) {
 		c.Fail(ErrTruncated)

@@ -10,10 +10,10 @@ const (
 	lengthSize = 2
 	// headSize is what comes before a message's bytes: length and type.
 	headSize = lengthSize + 1
-	// MaxFrame bounds the length of a frame, and fragment the bytes of a message, a datagram
+	// maxFrame bounds the length of a frame, and fragment the bytes of a message, a datagram
 	// or of data in one. The rest is for what describes them.
-	MaxFrame = 32 << 10
-	fragment = MaxFrame - 256
+	maxFrame = 32 << 10
+	fragment = maxFrame - 256
 	// MaxName bounds the name of a call or a stream, in bytes.
 	MaxName = 128
 )
@@ -22,13 +22,13 @@ const (
 var (
 	// ErrFrame says that a frame cannot be decoded.
 	ErrFrame = errors.New("bad frame")
-	// ErrOversized says that a frame is longer than MaxFrame. It wraps ErrFrame.
+	// ErrOversized says that a frame is longer than maxFrame. It wraps ErrFrame.
 	ErrOversized = fmt.Errorf("%w: oversized", ErrFrame)
 	// ErrProtocol says that a frame is well-formed, but not now.
 	ErrProtocol = errors.New("unexpected frame")
-	// ErrSequence says that the two ends of a link disagree on what was received, because one
+	// errSequence says that the two ends of a link disagree on what was received, because one
 	// has forgotten the other.
-	ErrSequence = errors.New("the ends disagree on what was received")
+	errSequence = errors.New("the ends disagree on what was received")
 )
 
 type frameType uint8
@@ -154,19 +154,19 @@ func decode(body []byte, f *frame) error {
 	*f = frame{kind: frameType(head &^ flagged), flag: head&flagged != 0}
 	switch f.kind {
 	case typeMessage, typePadding:
-		f.data = c.All()
+		f.data = c.all()
 	case typeDatagram:
 		if f.channel = Channel(c.Byte()); f.channel >= channels {
 			c.Fail(ErrRange)
 		}
-		f.data = c.All()
+		f.data = c.all()
 	case typeCall:
 		f.id, f.name = c.Positive(), c.Name(MaxName)
 		c.sized(f)
 	case typeStream:
 		f.id, f.name = c.Positive(), c.Name(MaxName)
 	case typeData:
-		f.id, f.data = c.Positive(), c.All()
+		f.id, f.data = c.Positive(), c.all()
 	case typeAnswer:
 		f.id, f.status = c.Positive(), Status(c.Byte())
 		if f.status >= statuses {
@@ -199,7 +199,7 @@ func decode(body []byte, f *frame) error {
 // sized reads a body's size, and the body where it is in the frame.
 func (c *Cursor) sized(f *frame) {
 	f.size = int(c.UpTo(MaxBody))
-	f.data = c.All()
+	f.data = c.all()
 	want := f.size
 	if want > fragment {
 		want = 0

@@ -111,7 +111,7 @@ func FuzzFrame(f *testing.F) {
 		f.Add(b[lengthSize:])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if len(body) > MaxFrame {
+		if len(body) > maxFrame {
 			t.Skip("Receive does not let such a frame through")
 		}
 		var got frame

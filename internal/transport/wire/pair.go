@@ -43,7 +43,7 @@ func DecodeHello(b []byte) (Hello, error) {
 	var h Hello
 	c := Cursor{Rest: b}
 	for _, s := range []*string{&h.Name, &h.Boot, &h.Addr, &h.To} {
-		n := c.Count1()
+		n := c.count1()
 		*s = string(c.Rest[:n])
 		c.Rest = c.Rest[n:]
 	}
@@ -97,9 +97,6 @@ type Pair struct {
 
 // State returns the state.
 func (p *Pair) State() State { return p.state }
-
-// Boot returns the boot of the other process, empty while it is not known.
-func (p *Pair) Boot() string { return p.boot }
 
 // Dial begins a connection that this end has dialled, right before its hello, which has the
 // number and what Dial returns as Saw. It returns false if there is a connection already.

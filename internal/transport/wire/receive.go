@@ -36,7 +36,7 @@ func (c *Conn) match() {
 		err = fmt.Errorf("received %d, but only %d were ever sent", c.link.received, c.theirs.given)
 	}
 	if err != nil {
-		c.linkErr = fmt.Errorf("%w: %w", ErrSequence, err)
+		c.linkErr = fmt.Errorf("%w: %w", errSequence, err)
 		c.announce(announcement{})
 	}
 }
@@ -51,8 +51,8 @@ func (c *Conn) Receive(now time.Duration, b []byte) (used int, events []Event, e
 	var f frame
 	for len(b)-used >= lengthSize {
 		size := frameSize(b[used:])
-		if size > MaxFrame+lengthSize {
-			return used, c.events, fmt.Errorf("%w: %d bytes, at most %d", ErrOversized, size-lengthSize, MaxFrame)
+		if size > maxFrame+lengthSize {
+			return used, c.events, fmt.Errorf("%w: %d bytes, at most %d", ErrOversized, size-lengthSize, maxFrame)
 		}
 		if len(b)-used < size {
 			break

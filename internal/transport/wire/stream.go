@@ -79,8 +79,8 @@ func (c *Conn) Write(s *Stream, b []byte) int {
 	return n
 }
 
-// Finish ends this end's writing, after what was written before.
-func (c *Conn) Finish(s *Stream) {
+// finish ends this end's writing, after what was written before.
+func (c *Conn) finish(s *Stream) {
 	if s.ended || c.streams[s.id] != s {
 		return
 	}
@@ -104,12 +104,12 @@ func (c *Conn) Read(s *Stream, n int) {
 // other end still writes is dropped.
 func (c *Conn) Abandon(s *Stream) {
 	s.abandoned = true
-	c.Finish(s)
+	c.finish(s)
 	c.settle(s)
 }
 
-// Reset ends a stream at once in both directions.
-func (c *Conn) Reset(s *Stream) {
+// reset ends a stream at once in both directions.
+func (c *Conn) reset(s *Stream) {
 	if c.streams[s.id] == s {
 		c.dropData(s.id)
 		if c.ours(s.id) { // not before the stream itself
@@ -143,6 +143,6 @@ func (c *Conn) settle(s *Stream) {
 	case s.finished:
 		c.endStream(s)
 	case s.abandoned:
-		c.Reset(s)
+		c.reset(s)
 	}
 }

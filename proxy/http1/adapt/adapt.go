@@ -62,9 +62,9 @@ func addTo(header http.Header, h *http1.Head, text string) {
 	}
 }
 
-// Announced returns the names of the trailer that h announces, without values; nil: there are
+// announced returns the names of the trailer that h announces, without values; nil: there are
 // none. Those that may not stand in a trailer are left out.
-func Announced(h *http1.Head) http.Header {
+func announced(h *http1.Head) http.Header {
 	if h.Find(http1.Trailer) < 0 {
 		return nil
 	}
@@ -113,7 +113,7 @@ func Request(h *http1.Head, f http1.Framing) (*http.Request, error) {
 	switch f.Kind {
 	case http1.Chunked:
 		r.ContentLength, r.TransferEncoding = -1, chunked
-		r.Trailer = Announced(h)
+		r.Trailer = announced(h)
 	case http1.Length:
 		r.ContentLength = f.Length
 	case http1.None, http1.UntilClose, http1.Tunnel:
@@ -139,7 +139,7 @@ func Response(res *http.Response, h *http1.Head, f http1.Framing) {
 	}
 	addTo(res.Header, h, text)
 	if h.Find(http1.TransferEncoding) >= 0 { // an answer to HEAD may say so, too
-		res.TransferEncoding, res.Trailer = chunked, Announced(h)
+		res.TransferEncoding, res.Trailer = chunked, announced(h)
 		delete(res.Header, "Transfer-Encoding")
 		delete(res.Header, "Trailer")
 	}
