@@ -112,7 +112,8 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 		return
 	}
 	own := r.storage.clusterID()
-	for name, id := range r.peers.identifyAll(r.closing, alive(peers)) {
+	ids := r.peers.identifyAll(r.closing, alive(peers))
+	for name, id := range ids {
 		if id.Cluster != "" && id.Cluster != own {
 			r.stuck(fmt.Errorf("membership: this gateway belongs to cluster %s, %s to cluster %s: "+
 				"if this one is to join, stop it and move its data_dir away", own, name, id.Cluster))
@@ -123,7 +124,7 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 		r.stuck(fmt.Errorf("membership: no leader: %w", err))
 		return
 	}
-	r.stuck(r.leaderless(peers))
+	r.stuck(r.leaderless(ids))
 }
 
 // lead is the leader's turn.

@@ -55,7 +55,7 @@ func (p *proposer) propose(ctx context.Context, cmd views.Command) error {
 		if !errors.Is(err, errNoLeader) {
 			led = time.Now()
 		} else if cmd.ByPeople() && cmd.Define == nil && time.Since(led) > leaderlessAfter {
-			return p.leaderless(p.config.Discovery.Members())
+			return p.leaderless(p.peers.identifyAll(ctx, alive(p.config.Discovery.Members())))
 		}
 		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, views.ErrNewer) {
 			return err

@@ -222,6 +222,29 @@ func TestSuspendWithoutMajority(t *testing.T) {
 	})
 }
 
+// Nobody gets through to the voter of a pair, and gossip takes it for alive: people are told that it is
+// the one to start.
+func TestSuspendTheOnlyVoter(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		var n network
+		gateways := n.three(t, nil)
+		whole(t, gateways)
+		going := followerOf(t, gateways)
+		left := without(gateways, going)
+		going.leave()
+		until(t, "both know that one votes", func() bool { return len(left[0].voters()) == 1 && len(left[1].voters()) == 1 })
+		voter := leaderOf(t, left)
+		other := without(left, voter)[0]
+		n.block(voter, other)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		err := other.Suspend(ctx, voter.name)
+		if want := fmt.Sprintf("0 of 1 voters are seen and a majority must be there; start %s again", voter.name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	})
+}
+
 // One of two that are left leaves in order: the last one goes on, for people have taken both out.
 func TestLeaveWhileAnotherIsLost(t *testing.T) {
 	for _, leader := range []bool{true, false} {

@@ -37,18 +37,14 @@ func (n *raftNode) assess(peers []serfring.Member) []leader.Server {
 	return servers
 }
 
-// seesVoters returns the names of the voters, and of those that gossip does not see alive.
-func (n *raftNode) seesVoters(peers []serfring.Member) (voters, missing []string) {
-	voters, _ = n.Voting()
-	return voters, slices.DeleteFunc(slices.Clone(voters), func(name string) bool {
-		p, ok := find(peers, name)
-		return name == n.config.Name || ok && p.Status == serfring.StatusAlive
+// leaderless says what people can do where there is no leader, by who answers now: gossip is
+// slow to notice a loss.
+func (n *raftNode) leaderless(answering map[string]identity) error {
+	voters, _ := n.Voting()
+	missing := slices.DeleteFunc(slices.Clone(voters), func(name string) bool {
+		_, answers := answering[name]
+		return answers || name == n.config.Name
 	})
-}
-
-// leaderless says what people can do where there is no leader.
-func (n *raftNode) leaderless(peers []serfring.Member) error {
-	voters, missing := n.seesVoters(peers)
 	do := ""
 	if len(missing) > 0 {
 		do = "; start " + strings.Join(missing, " or ") + " again"

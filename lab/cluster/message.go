@@ -82,7 +82,7 @@ func Kinds(early bool) []string {
 		first, second = "child", "token"
 	}
 	return []string{
-		"request", "baton", first, second, "locate", "report", "answer", "count", "holdings", "push", "ack", "returned", "call", "reply",
+		"request", "baton", first, second, "locate", "offer", "report", "answer", "count", "holdings", "push", "ack", "returned", "call", "reply",
 		"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
 	}
 }

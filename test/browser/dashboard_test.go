@@ -44,6 +44,7 @@ func TestDashboard(t *testing.T) {
 	time.Sleep(30 * time.Second) // what is drawn is a stretch of time
 	calm := d.drawUntil(t, "calm", "Gateways", "ready3", "missing0")
 	calm.says("Firing alerts", "alerts0")
+	calm.says("What is wrong", "nothing")
 
 	if err := c.Gateways[2].Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -81,6 +81,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"DELETE", "/api/v1/line/x", "", 404},
 		{"POST", "/api/v1/pools/pool", `{"k": 3}`, 200},
 		{"POST", "/api/v1/pools/pool", `{"k": 0}`, 400},
+		{"POST", "/api/v1/reload", "", 200},
 		{"POST", "/api/v1/members/gw-2/suspend", "", 202},
 		{"POST", "/api/v1/drain", "", 202},
 		{"POST", "/api/v1/leave", "", 202},

@@ -32,7 +32,7 @@ func TestFleet(t *testing.T) {
 	if ok {
 		t.Run("lint", f.passesLint)
 		f.changeK(t, k+1)
-		f.changeLeader(t)
+		cluster.StartLoad(t, f.changeLeader(t), cluster.LoadOptions{Clients: 2})
 		for _, p := range []*Prometheus{f.Prometheus, f.Native} {
 			t.Run("dashboard", func(t *testing.T) { f.answersDashboard(t, p) })
 			t.Run("rules", func(t *testing.T) { f.answersRules(t, p) })
@@ -334,8 +334,8 @@ func (f *Fleet) setK(t *testing.T, pool string, to int) {
 	f.call(t, http.MethodPost, "/api/v1/pools/"+pool, map[string]int{"k": to})
 }
 
-// changeLeader stops the gateway that leads.
-func (f *Fleet) changeLeader(t *testing.T) {
+// changeLeader stops the gateway that leads, and returns the others.
+func (f *Fleet) changeLeader(t *testing.T) (others []*cluster.Gateway) {
 	t.Helper()
 	s, err := f.Gateways[0].Status(t.Context())
 	if err != nil {
@@ -349,6 +349,7 @@ func (f *Fleet) changeLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.awaitEvent(t, "Leader changed")
+	return slices.Delete(slices.Clone(f.Gateways), i, i+1)
 }
 
 // awaitEvent waits until the dashboard marks an event.
@@ -418,7 +419,9 @@ func panelOf(t *testing.T, title string) picture {
 	return picture{}
 }
 
-// answersDashboard asks every query of every panel for the time of the test.
+// answersDashboard asks every query of every panel for the time of the test. There is load
+// meanwhile: a busy machine may have missed the scrapes of the load before, and then a rate
+// has had no two to compare.
 func (f *Fleet) answersDashboard(t *testing.T, p *Prometheus) {
 	all := panels(t)
 	queries := 0
@@ -480,20 +483,21 @@ func (f *Fleet) passesLint(t *testing.T) {
 	}
 }
 
-// hasData checks that an expression has been a number at some time.
+// hasData waits until an expression has been a number at some time.
 func (f *Fleet) hasData(t *testing.T, p *Prometheus, what, expr string) {
 	t.Helper()
-	series, err := p.Range(t.Context(), expr, f.began)
-	if err != nil {
-		t.Errorf("%s: %v", what, err)
-		return
-	}
-	for _, s := range series {
-		for _, v := range s.Values {
-			if !math.IsNaN(v) && !math.IsInf(v, 0) {
-				return
+	await(t, func() error {
+		series, err := p.Range(t.Context(), expr, f.began)
+		if err != nil {
+			return err
+		}
+		for _, s := range series {
+			for _, v := range s.Values {
+				if !math.IsNaN(v) && !math.IsInf(v, 0) {
+					return nil
+				}
 			}
 		}
-	}
-	t.Errorf("%s: no data for %s", what, expr)
+		return fmt.Errorf("%s: no data for %s", what, expr)
+	})
 }
