@@ -195,6 +195,11 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h wire.Hello) {
 	}
 	defer t.leave(p)
 	p.mu.Lock()
+	if t.ctx.Err() != nil { // Close ends only what it finds
+		p.mu.Unlock()
+		_ = raw.Close()
+		return
+	}
 	number := t.numbers.Add(1)
 	if _, ok := p.pair.Offer(number, h); !ok {
 		p.mu.Unlock()
@@ -205,7 +210,11 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h wire.Hello) {
 	s.boot = h.Boot
 	p.replace(s)
 	p.mu.Unlock()
-	if _, err := conn.Write(t.hello(h.Name).Append(answerOf(statusOK))); err != nil || raw.SetDeadline(time.Time{}) != nil {
+	_, err := conn.Write(t.hello(h.Name).Append(answerOf(statusOK)))
+	if err == nil {
+		err = raw.SetDeadline(time.Time{})
+	}
+	if err != nil {
 		p.end(s, err)
 		return
 	}

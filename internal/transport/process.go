@@ -22,10 +22,9 @@ var (
 // process is another gateway's process: the connection to it, and what goes over it. A process
 // that is started again under the same name takes the place of the one before.
 type process struct {
-	t        *Transport
-	name     string
-	users    int // links, connections that it has opened, and others; guarded by t.procs
-	payloads inTurn
+	t     *Transport
+	name  string
+	users int // links, connections that it has opened, and others; guarded by t.procs
 	// deliver is held while the events of one read are handed on: a new connection waits for
 	// what came over the one before.
 	deliver sync.Mutex
@@ -38,11 +37,12 @@ type process struct {
 	session *session
 	link    *link // nil: the process is no member of this gateway's view
 	// wanted is who needs a connection; while it is not 0 a goroutine dials, until unwanted.
-	wanted   int
-	unwanted context.CancelFunc
-	ready    chan struct{} // closed while the pair is open
-	ended    time.Time     // when the last connection did
-	failing  failing
+	wanted    int
+	unwanted  context.CancelFunc
+	ready     chan struct{} // closed while the pair is open
+	ended     time.Time     // when the last connection did
+	failing   failing
+	questions questions
 }
 
 // failing is what is known of attempts to connect that have failed.
@@ -68,6 +68,13 @@ func (t *Transport) use(name string) *process {
 	}
 	p.users++
 	return p
+}
+
+// stay is use of a process that somebody uses.
+func (t *Transport) stay(p *process) {
+	t.procs.Lock()
+	defer t.procs.Unlock()
+	p.users++
 }
 
 // leave forgets the process if nobody uses it.
@@ -229,10 +236,11 @@ func (s *session) lose(why error) {
 		ended(call, answer{err: fmt.Errorf("%w: %s: %w", ErrLinkDown, s.p.name, why)})
 	}
 	for _, q := range questions {
-		if cancel, ok := q.User.(context.CancelFunc); ok {
-			cancel()
+		if q, ok := q.User.(*question); ok {
+			q.cancel()
 		}
 	}
+	s.p.dropWaiting()
 	for _, stream := range streams {
 		if conn, ok := stream.User.(*streamConn); ok {
 			conn.event(&wire.Event{Kind: wire.Closed})

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -77,6 +76,11 @@ func (s *session) receive(b []byte) (used int, err error) {
 			l.release()
 		case wire.Message:
 			messages = true
+		case wire.Asked:
+			s.admit(l, events[i].Question)
+		case wire.Opened:
+			c := &streamConn{s: s, stream: events[i].Stream, changed: make(chan struct{})}
+			c.stream.User = c
 		default: // for others
 		}
 	}
@@ -114,10 +118,12 @@ func (s *session) handle(l *link, e *wire.Event) error {
 	case wire.Answered:
 		ended(e.Call, answer{status: e.Status, data: e.Data})
 	case wire.Asked:
-		s.asked(l, e.Question)
+		if q, ok := e.Question.User.(*question); ok {
+			s.asked(q)
+		}
 	case wire.Canceled:
-		if cancel, ok := e.Question.User.(context.CancelFunc); ok {
-			cancel()
+		if q, ok := e.Question.User.(*question); ok {
+			q.cancel()
 		}
 	case wire.Datagram:
 		if take := s.p.t.config.Datagram; take != nil {
@@ -168,80 +174,9 @@ func (s *session) refused(err error) {
 	s.p.t.refusals.add(cause, err, slog.String("peer", s.p.name), slog.String("remote", s.raw.RemoteAddr().String()))
 }
 
-// asked answers a question of the other end.
-func (s *session) asked(l *link, q *wire.Question) {
-	ctx, cancel := context.WithCancel(s.p.t.ctx)
-	q.User = cancel
-	if name, ours := cut(q.Name, payloadName); ours {
-		s.p.payloads.add(func() {
-			defer cancel()
-			err := ctx.Err() // nobody waits for the answer any more
-			if err == nil {
-				err = s.takePayload(l, name, q)
-			}
-			s.answer(q, nil, err)
-		}, s.p.t.wg.Go)
-		return
-	}
-	name, ours := cut(q.Name, callName)
-	f := s.p.t.config.Answer
-	if !ours || f == nil {
-		cancel()
-		s.answer(q, nil, ErrUnknownCall)
-		return
-	}
-	s.p.t.wg.Go(func() {
-		defer cancel()
-		data, err := f(ctx, s.from, name, q.Body)
-		s.answer(q, data, err)
-	})
-}
-
-func cut(s, prefix string) (string, bool) {
-	if len(s) >= len(prefix) && s[:len(prefix)] == prefix {
-		return s[len(prefix):], true
-	}
-	return "", false
-}
-
-// answer sends the answer to a question.
-func (s *session) answer(q *wire.Question, data []byte, err error) {
-	status := wire.StatusOK
-	switch {
-	case errors.Is(err, ErrUnknownCall):
-		status, data = wire.StatusUnknown, nil
-	case err != nil:
-		status, data = wire.StatusFailed, []byte(err.Error())
-	}
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	if s.p.session == s {
-		s.wire.Answer(q, status, data)
-		s.flushSoon(q.Urgent)
-	}
-}
-
-// takePayload hands on a payload. L is the link when it was complete.
-func (s *session) takePayload(l *link, topic string, q *wire.Question) error {
-	t := s.p.t
-	if l == nil || l.dropped.Load() {
-		return errNotTaken
-	}
-	err := errNotTaken
-	if f := t.config.Receive; f != nil {
-		err = f(l.node, topic, q.Body)
-	}
-	if err != nil {
-		t.refusals.add(CauseHandler, err, slog.Uint64("peer_node", uint64(l.node)), slog.String("peer", s.p.name),
-			slog.String("topic", topic), slog.Int("bytes", len(q.Body)))
-	}
-	return err
-}
-
-// opened takes in a stream that the other end has opened.
+// opened hands on a stream that the other end has opened.
 func (s *session) opened(stream *wire.Stream) {
-	c := &streamConn{s: s, stream: stream, changed: make(chan struct{})}
-	stream.User = c
+	c := stream.User.(*streamConn)
 	if f := s.p.t.config.Accept; f == nil || !f(s.from, stream.Name, c) {
 		_ = c.Close() // never fails
 	}

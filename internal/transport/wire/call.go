@@ -14,6 +14,9 @@ const (
 	// others.
 	maxLong  = 16
 	maxShort = 256
+	// MaxQuestions and MaxQuestionBytes are what these bounds allow the other end at a time.
+	MaxQuestions     = maxShort + maxLong
+	MaxQuestionBytes = MaxBody + maxShort*fragment
 	// maxWaiting bounds the calls that wait for a place among these.
 	maxWaiting = 4096
 	// dataWindow bounds the bytes of data on their way: written, but not yet read at the other
