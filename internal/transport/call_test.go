@@ -207,3 +207,35 @@ func TestStreamsOverTheConnection(t *testing.T) {
 		t.Error("a stream outlives its connection")
 	}
 }
+
+// As many calls as there may be that take long do not hold up an urgent one, neither those of the
+// connection nor those that earlier connections have left behind.
+func TestUrgentCallsHavePlaces(t *testing.T) {
+	goOn := make(chan struct{})
+	var slow atomic.Int64
+	victim := listen(t, Config{Name: "gw-3", Answer: func(_ context.Context, _ Caller, name string, _ []byte) ([]byte, error) {
+		if name == "slow" {
+			slow.Add(1)
+			<-goOn
+		}
+		return nil, nil
+	}})
+	friend := listen(t, Config{Name: "gw-1"})
+	defer friend.keep(to(victim))()
+	p := friend.use("gw-3")
+	defer friend.leave(p)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(goOn)
+	for _, want := range []int64{224, 240} { // short calls of one connection, and all
+		for range 256 {
+			wg.Go(func() { _, _ = friend.Call(within(t), to(victim), Question{Name: "slow"}) })
+		}
+		eventually(t, "they are asked", func() bool { return slow.Load() == want })
+		if _, err := friend.Call(within(t), to(victim), Question{Name: "renew", Priority: Urgent}); err != nil {
+			t.Errorf("an urgent call besides %d others: %v", want, err)
+		}
+		s, _, _ := p.current()
+		s.fail(errReplaced)
+	}
+}

@@ -140,8 +140,8 @@ type Config struct {
 	// the data. Default: it is dropped.
 	Datagram func(ch wire.Channel, from Caller, data []byte)
 	// Answer answers a call of another gateway. Ctx ends when nobody waits for the answer any
-	// more. Calls come at the same time, up to 272 from one gateway, those of connections that have
-	// ended included. An error is passed on in
+	// more. Calls come at the same time, up to 272 from one gateway, those of connections that
+	// have ended included; 32 of these places are for urgent ones. An error is passed on in
 	// words; [ErrUnknownCall] says that there are no calls of that name. Default: there are
 	// none.
 	Answer func(ctx context.Context, from Caller, name string, body []byte) ([]byte, error)

@@ -247,3 +247,21 @@ func (s *session) lose(why error) {
 		}
 	}
 }
+
+// dropWaiting forgets the payloads that wait: their connection has ended. It is called under the
+// process's lock.
+func (p *process) dropWaiting() {
+	for _, q := range p.questions.payloads {
+		p.forget(q)
+	}
+	p.questions.payloads = nil
+}
+
+// forget gives back the room of a question. The process is remembered until it has all of it. It is called under the process's lock.
+func (p *process) forget(q *question) {
+	q.cancel()
+	p.questions.bytes -= len(q.Body)
+	if p.questions.count--; p.questions.count == 0 {
+		p.t.leave(p)
+	}
+}

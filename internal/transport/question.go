@@ -31,8 +31,11 @@ type questions struct {
 // admit makes room for a question, or has it answered that there is none. Once it has set User, the
 // end of the connection is the end of the question. It is called under the process's lock.
 func (s *session) admit(l *link, q *wire.Question) {
-	open := &s.p.questions
-	if open.count >= wire.MaxQuestions || open.bytes+len(q.Body) > wire.MaxQuestionBytes {
+	open, places := &s.p.questions, wire.MaxQuestions
+	if !q.Urgent {
+		places -= wire.ForUrgent
+	}
+	if open.count >= places || open.bytes+len(q.Body) > wire.MaxQuestionBytes {
 		s.wire.Answer(q, wire.StatusBusy, nil)
 		return
 	}
@@ -42,15 +45,6 @@ func (s *session) admit(l *link, q *wire.Question) {
 	open.bytes += len(q.Body)
 	ctx, cancel := context.WithCancel(s.p.t.ctx)
 	q.User = &question{Question: q, s: s, link: l, ctx: ctx, cancel: cancel}
-}
-
-// forget gives back the room of a question. The process is remembered until it has all of it. It is called under the process's lock.
-func (p *process) forget(q *question) {
-	q.cancel()
-	p.questions.bytes -= len(q.Body)
-	if p.questions.count--; p.questions.count == 0 {
-		p.t.leave(p)
-	}
 }
 
 // asked has a question answered, unless its connection has ended meanwhile.
@@ -116,15 +110,6 @@ func (p *process) takePayload(q *question) error {
 			slog.String("topic", topic), slog.Int("bytes", len(q.Body)))
 	}
 	return err
-}
-
-// dropWaiting forgets the payloads that wait: their connection has ended. It is called under the
-// process's lock.
-func (p *process) dropWaiting() {
-	for _, q := range p.questions.payloads {
-		p.forget(q)
-	}
-	p.questions.payloads = nil
 }
 
 // answer sends the answer to a question.

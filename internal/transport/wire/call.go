@@ -14,8 +14,11 @@ const (
 	// others.
 	maxLong  = 16
 	maxShort = 256
-	// MaxQuestions and MaxQuestionBytes are what these bounds allow the other end at a time.
-	MaxQuestions     = maxShort + maxLong
+	// ForUrgent of the places for short calls are for urgent ones only.
+	ForUrgent = 32
+	// MaxQuestions is how many unanswered calls these bounds allow the other end.
+	MaxQuestions = maxShort + maxLong
+	// MaxQuestionBytes is how many bytes their bodies may have together.
 	MaxQuestionBytes = MaxBody + maxShort*fragment
 	// maxWaiting bounds the calls that wait for a place among these.
 	maxWaiting = 4096
@@ -155,10 +158,14 @@ func (c *Conn) startCalls() {
 	var passed []string // by calls that have to wait for their turn
 	longWait := false   // shorter ones must not overtake a long one for ever
 	c.waiting = slices.DeleteFunc(c.waiting, func(call *Call) bool {
+		places := maxShort
+		if !call.Urgent {
+			places -= ForUrgent
+		}
 		switch {
 		case call.InTurn && (slices.Contains(passed, call.Name) || c.asks(call.Name)),
 			call.long() && (longWait || c.long == maxLong || c.bytes+len(call.Body) > MaxBody),
-			!call.long() && c.short == maxShort:
+			!call.long() && c.short >= places:
 			longWait = longWait || call.long()
 			if call.InTurn {
 				passed = append(passed, call.Name)
