@@ -201,8 +201,11 @@ func (t *Transport) sendDatagram(name string, ch wire.Channel, data []byte) erro
 
 // keep keeps a connection to a process, until the function that it returns is called.
 func (t *Transport) keep(to To) (release func()) {
+	if to.Name == t.config.Name {
+		return func() {}
+	}
 	p := t.use(to.Name)
-	if p == nil || to.Name == t.config.Name {
+	if p == nil {
 		return func() {}
 	}
 	p.mu.Lock()

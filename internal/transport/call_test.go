@@ -239,3 +239,12 @@ func TestUrgentCallsHavePlaces(t *testing.T) {
 		s.fail(errReplaced)
 	}
 }
+
+// A gateway keeps no connection to itself.
+func TestKeepOfItself(t *testing.T) {
+	alone := listen(t, Config{Name: "gw-1"})
+	alone.keep(to(alone))()
+	if all := alone.all(); len(all) != 0 {
+		t.Errorf("%d processes are remembered", len(all))
+	}
+}
