@@ -325,11 +325,15 @@ func (w *answer) ReadFrom(r io.Reader) (int64, error) {
 		w.mu.Unlock()
 		return io.Copy(struct{ io.Writer }{w}, r)
 	}
-	defer w.mu.Unlock()
-	if w.flush(); w.err != nil {
-		return 0, w.err
+	w.flush()
+	left, err := w.length-w.written, w.err
+	w.mu.Unlock()
+	if err != nil {
+		return 0, err
 	}
-	n, err := w.conn.ReadFrom(io.LimitReader(r, w.length-w.written))
+	n, err := w.conn.ReadFrom(io.LimitReader(r, left)) // not under mu: r may be the request's body, and say 100 Continue
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.written += n
 	return n, err
 }

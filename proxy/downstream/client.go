@@ -285,7 +285,8 @@ func (cl *client) drain(within time.Duration) {
 	_ = tcpstate.CloseWrite(c.raw)
 	cl.in.Discard(cl.in.Len())
 	cl.in.Release()
-	_ = c.raw.SetReadDeadline(time.Now().Add(within))
+	_, _ = c.SetReadDeadline(time.Now().Add(within)), c.reads.Settle(c.Conn)
+	c.listener.limiter.isDrained(&c.entry) // from now on it may be asked to leave, which ends the copy
 	_, err := io.Copy(io.Discard, c.raw)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.on(timedOut)

@@ -15,7 +15,8 @@ import (
 
 // limiter bounds how many connections clients have, over all listeners of a
 // server. When there are too many, the next one waits unserved, and others are asked to make
-// room: those that have sent no whole request, and kept ones between two requests.
+// room: those that have sent no whole request, those that only drain, and kept ones between two
+// requests.
 type limiter struct {
 	limit   int // 0: none
 	logger  *slog.Logger
@@ -28,6 +29,7 @@ type limiter struct {
 	open     int
 	fresh    newcomers   // of which the server waits for the first request, or the rest of one
 	idle     list.List   // of *entry, between two requests, the longest idle first
+	drained  list.List   // of *entry, whose last answer is out, the longest drained first
 	leaving  int         // of open, those that have been asked to leave
 	sessions int         // TCP connections that the handler serves
 	ripens   *time.Timer // until the next one may be asked to leave; nil: nobody waits for that
@@ -63,7 +65,8 @@ type entry struct {
 	gone    bool
 	fresh   atomic.Bool   // no request has come, or a part of one
 	kept    atomic.Bool   // it waits for a request, as net/http says
-	place   *list.Element // in limiter.fresh or limiter.idle; nil: it has none
+	drains  bool          // its last answer is out: what comes is dropped
+	place   *list.Element // in limiter.fresh, idle or drained; nil: it has none
 	since   time.Time     // when it got it
 	leaving bool          // it has been asked to leave
 }
@@ -123,14 +126,14 @@ func (c *limiter) makeRoomLocked() {
 			if left > 0 && c.ripens == nil {
 				c.ripens = time.AfterFunc(left, c.ripened)
 			}
-			if c.leaving+c.idle.Len() == 0 && !c.ending.Load() && c.once.First("full") {
+			if c.leaving+c.idle.Len()+c.drained.Len() == 0 && !c.ending.Load() && c.once.First("full") {
 				c.logger.Warn("as many connections are open as listen.max_connections allows: further clients wait",
 					slog.Int("connections", c.open))
 			}
 			return
 		}
 		enough := int(c.waiting.Load())
-		if !e.fresh.Load() {
+		if !e.fresh.Load() && !e.drains {
 			enough += min(c.idle.Len()/oneIn, most)
 		}
 		if c.leaving >= enough && !c.ending.Load() {
@@ -144,12 +147,16 @@ func (c *limiter) makeRoomLocked() {
 }
 
 // nextLocked returns the connection that has to leave first: one that has sent no request for
-// freshFor, then the longest idle one, then any that has sent none and is not the only such one of
-// its address. There is none before its time; left is how long that is, 0 if none will be.
+// freshFor, then the one that drains for longest, then the longest idle one, then any that has sent
+// none and is not the only such one of its address. There is none before its time; left is how long
+// that is, 0 if none will be.
 func (c *limiter) nextLocked() (next *entry, left time.Duration) {
-	var idle, crowd *entry
+	var idle, drained, crowd *entry
 	if longest := c.idle.Front(); longest != nil {
 		idle = longest.Value.(*entry)
+	}
+	if longest := c.drained.Front(); longest != nil && !c.ending.Load() { // the end waits for those
+		drained = longest.Value.(*entry)
 	}
 	fresh, several := c.fresh.first()
 	if several {
@@ -163,7 +170,7 @@ func (c *limiter) nextLocked() (next *entry, left time.Duration) {
 	for _, is := range []struct {
 		e    *entry
 		free time.Duration // of leaving
-	}{{fresh, freshFor}, {idle, keptFor}, {crowd, keptFor}} {
+	}{{fresh, freshFor}, {drained, keptFor}, {idle, keptFor}, {crowd, keptFor}} {
 		if is.e == nil {
 			continue
 		}
@@ -224,6 +231,8 @@ func (c *limiter) outLocked(e *entry) {
 	case e.place == nil:
 	case e.fresh.Load():
 		c.fresh.remove(e)
+	case e.drains:
+		c.drained.Remove(e.place)
 	default:
 		c.idle.Remove(e.place)
 	}
@@ -269,6 +278,18 @@ func (c *limiter) busyLocked(e *entry) {
 	c.outLocked(e)
 	e.kept.Store(false)
 	e.fresh.Store(false)
+}
+
+// isDrained notes that the last answer of the connection is out, and what comes is dropped.
+func (c *limiter) isDrained(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busyLocked(e); e.gone {
+		return
+	}
+	e.drains, e.since = true, time.Now()
+	e.place = c.drained.PushBack(e)
+	c.changed.Broadcast()
 }
 
 // waits notes that the server has answered all requests of the connection, or has only the

@@ -1,0 +1,73 @@
+package downstream
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+type onlyHTTP struct{ http.HandlerFunc }
+
+func (onlyHTTP) ServeConn(context.Context, *Conn, string) {}
+func (onlyHTTP) Close()                                   {}
+
+func serveWith(t *testing.T, most int, h http.HandlerFunc) string {
+	t.Helper()
+	s, err := NewServer(Config{Handler: onlyHTTP{h}, MaxConnections: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	go func() { _ = s.Serve(l) }()
+	return l.Addr().String()
+}
+
+func say(t *testing.T, addr, what string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_, _ = io.WriteString(c, what)
+	return c
+}
+
+// TestDrainingMakeRoom: a connection that only drains gives its place to one that waits.
+func TestDrainingMakeRoom(t *testing.T) {
+	addr := serveWith(t, 2, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	for range 2 {
+		say(t, addr, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+	}
+	time.Sleep(50 * time.Millisecond)
+	began := time.Now()
+	c := say(t, addr, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, _ = c.Read(make([]byte, 1))
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("waited %v", d)
+	}
+}
+
+// TestReadFromSaysContinue: a handler may answer with the body of a request that expects 100 Continue.
+func TestReadFromSaysContinue(t *testing.T) {
+	returned := make(chan struct{})
+	addr := serveWith(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "3")
+		_, _ = io.Copy(w, r.Body)
+		close(returned)
+	})
+	c := say(t, addr, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc")
+	select {
+	case <-returned:
+	case <-time.After(2 * time.Second):
+		_ = c.Close()
+		t.Error("the handler waits for itself")
+	}
+}
