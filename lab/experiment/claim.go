@@ -100,8 +100,9 @@ const (
 // Judged is a claim with what was measured.
 type Judged struct {
 	*Claim
-	Found   string
-	Verdict Verdict
+	Found     string
+	Verdict   Verdict
+	Tolerance string // the spans of the claim in one line
 }
 
 // tolerance is the spans of the claim in one line.
@@ -126,7 +127,7 @@ func (p *Part) named(value string) string {
 
 // judge compares the claim with what its experiment has measured.
 func (c *Claim) judge(t *Table) Judged {
-	j := Judged{Claim: c, Verdict: Agrees}
+	j := Judged{Claim: c, Verdict: Agrees, Tolerance: c.tolerance()}
 	var found []string
 	for _, p := range c.Parts {
 		v := p.Value(t)

@@ -32,7 +32,7 @@ func TestFleet(t *testing.T) {
 	if ok {
 		t.Run("lint", f.passesLint)
 		f.changeK(t, k+1)
-		cluster.StartLoad(t, f.changeLeader(t), cluster.LoadOptions{Clients: 2})
+		cluster.StartLoad(t, f.changeLeader(t), cluster.LoadOptions{Clients: 2 * k}) // so many that they wait, and tokens move
 		for _, p := range []*Prometheus{f.Prometheus, f.Native} {
 			t.Run("dashboard", func(t *testing.T) { f.answersDashboard(t, p) })
 			t.Run("rules", func(t *testing.T) { f.answersRules(t, p) })
