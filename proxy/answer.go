@@ -154,7 +154,10 @@ func (ex *exchange) writeProblem(r *http.Request, p problem) {
 
 // refuse answers a request of a pool that was not admitted.
 func (ex *exchange) refuse(r *http.Request, err error) {
-	if ex.ctx.Err() != nil {
+	switch {
+	case ex.ctx.isStopped():
+		err = admission.Draining
+	case ex.ctx.Err() != nil:
 		ex.rec.Outcome = admission.OutcomeClientGone
 		ex.answerClientGone()
 		return

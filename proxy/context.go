@@ -72,7 +72,7 @@ func (c *exchangeContext) Done() <-chan struct{} {
 // caller that finds the client's connection broken may ask before the parent has ended c.
 func (c *exchangeContext) Err() error {
 	if c.parent().Err() != nil {
-		c.cancel(nil)
+		c.cancelWithParent()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *exchangeContext) AfterFunc(f func()) (stop func() bool) {
 
 // follow makes the exchange end with the request of the server.
 func (c *exchangeContext) follow() {
-	leave := context.AfterFunc(c.parent(), func() { c.cancel(nil) })
+	leave := context.AfterFunc(c.parent(), c.cancelWithParent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leave = leave
@@ -135,8 +135,22 @@ func (ex *exchange) watchClient(r *http.Request) (stop func()) {
 // ClientLeft implements downstream.Watcher. A half-closed connection may still carry an upgrade.
 func (c *exchangeContext) ClientLeft() {
 	if !c.ex.hijacked.Load() {
-		c.cancel(nil)
+		c.cancelWithParent()
 	}
+}
+
+// cancelWithParent ends the context because the client has left, or because the server has stopped.
+func (c *exchangeContext) cancelWithParent() {
+	if context.Cause(c.parent()) == downstream.ErrStopped { //nolint:errorlint // it is never wrapped
+		c.cancel(errStops)
+		return
+	}
+	c.cancel(nil)
+}
+
+// isStopped reports whether the server has ended it.
+func (c *exchangeContext) isStopped() bool {
+	return c.Cause() == error(errStops) //nolint:errorlint // it is never wrapped
 }
 
 // cancel ends the context; the first cause counts. It never blocks, as ClientLeft

@@ -290,6 +290,9 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.abort(errLost) // unless it already was, for another reason
 	}
+	if ex.ctx.isStopped() {
+		ex.hold.abort(errStops)
+	}
 	if ex.hold.aborted() != nil || ex.clientFailed() {
 		return
 	}

@@ -155,9 +155,12 @@ func (se *session) whileThere(grace time.Duration) (ctx context.Context, stop fu
 
 // refuse ends a session that was not admitted.
 func (se *session) refuse(err error) {
-	if errors.Is(err, errLeft) || se.ctx.Err() != nil {
+	switch {
+	case errors.Is(context.Cause(se.ctx), downstream.ErrStopped):
+		se.refused(make(http.Header), admission.Draining)
+	case errors.Is(err, errLeft) || se.ctx.Err() != nil:
 		se.rec.Outcome = admission.OutcomeClientGone
-	} else {
+	default:
 		se.refused(make(http.Header), err)
 	}
 	se.conn.Reset()

@@ -45,7 +45,7 @@ type client struct {
 
 // serveClient serves a connection until it ends, or goes on in another protocol.
 func (s *Server) serveClient(c *Conn) {
-	c.endWith(s.base)
+	c.endWith(s)
 	_ = c.SetReadDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
 	if !c.shakeHands(s) {
 		_ = c.Close()

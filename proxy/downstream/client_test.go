@@ -48,7 +48,8 @@ func newPipe(t *testing.T, cfg Config, f http.HandlerFunc) *pipe {
 	go s.serveClient(c)
 	t.Cleanup(func() {
 		_ = near.Close()
-		s.cancel()
+		s.cancel(nil)
+		s.cutAll()
 		watch.close()
 	})
 	return &pipe{Conn: near, br: bufio.NewReader(near), t: t, limits: s.limiter, conn: c}
@@ -128,7 +129,7 @@ func TestEndTakesNobody(t *testing.T) {
 	})
 	go p.send("GET /a" + header + "\r\nGET /b" + header + "\r\nGET /c HT")
 	<-begun
-	p.limits.windDown()
+	p.limits.windDown(lastRequestTime)
 	close(proceed)
 	for _, want := range []string{"200 /a", "200 /b"} {
 		if got := p.answer(); got != want {

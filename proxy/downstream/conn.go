@@ -40,11 +40,13 @@ type Conn struct {
 	state   state
 	left    bool            // the client has closed the connection, or its sending side
 	reset   bool            // the client has reset the connection
+	stopped bool            // the server has aborted what it serves
 	watcher Watcher         // nil: there is none
 	request *requestContext // of HTTP/1; nil: there is none
 }
 
-// Watcher is told when the client of a connection leaves.
+// Watcher is told when the client of a connection leaves. To that of a request it is the same when the
+// server stops: the cause with which the request's context has ended is ErrStopped then.
 type Watcher interface {
 	// ClientLeft is called at most once: after Watch, when the client has closed the
 	// connection or its sending side; after WatchReset, when it has reset the connection. It
@@ -215,7 +217,7 @@ func (c *Conn) Drop() {
 func (c *Conn) Watch(w Watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.left {
+	if c.left || c.stopped {
 		w.ClientLeft()
 		return
 	}
@@ -412,12 +414,28 @@ func (c *Conn) tellLocked(in state) {
 	}
 }
 
-// endWith has the connection end with ctx.
-func (c *Conn) endWith(ctx context.Context) {
-	unbind := context.AfterFunc(ctx, func() { _ = c.close() })
+// endWith has the connection end with the server.
+func (c *Conn) endWith(s *Server) {
+	unbind := context.AfterFunc(s.base, func() {
+		c.stop()
+		<-s.cut.Done()
+		_ = c.close()
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unbind = unbind
+}
+
+// stop tells who waits for the client of a request to leave that the server has stopped: the
+// context of the request has ended.
+func (c *Conn) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	if c.request != nil && c.watcher != nil {
+		c.watcher.ClientLeft()
+		c.watcher = nil
+	}
 }
 
 // is reports whether the connection has this state.

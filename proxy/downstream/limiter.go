@@ -22,7 +22,7 @@ type limiter struct {
 	logger  *slog.Logger
 	once    oncelog.Limit
 	waiting atomic.Int32 // connections for which there is no room
-	ending  atomic.Bool  // no connection is kept for longer than lastRequestTime
+	ending  atomic.Bool  // no connection is kept for longer than lastRequest
 
 	mu       sync.Mutex
 	changed  sync.Cond // somebody has left or become idle, or a listener is closed
@@ -33,7 +33,9 @@ type limiter struct {
 	leaving  int         // of open, those that have been asked to leave
 	sessions int         // TCP connections that the handler serves
 	ripens   *time.Timer // until the next one may be asked to leave; nil: nobody waits for that
-	ended    bool        // every connection is to be closed at once
+
+	lastRequest time.Duration // see windDown
+	ended       bool          // every connection is to be closed at once
 }
 
 const (
@@ -164,7 +166,7 @@ func (c *limiter) nextLocked() (next *entry, left time.Duration) {
 	}
 	freshFor, keptFor := freshFor, keptFor
 	if c.ending.Load() {
-		freshFor, keptFor = lastRequestTime, lastRequestTime
+		freshFor, keptFor = c.lastRequest, c.lastRequest
 	}
 	now := time.Now()
 	for _, is := range []struct {
@@ -324,12 +326,16 @@ func (c *limiter) endSession() {
 	c.changed.Broadcast()
 }
 
-// windDown has every connection that waits for a request leave, when it has had lastRequestTime
-// for it.
-func (c *limiter) windDown() {
+// windDown has every connection that waits for a request leave, when it has had this long for it.
+func (c *limiter) windDown(lastRequest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending.Store(true)
+	c.lastRequest = lastRequest
+	if c.ripens != nil {
+		c.ripens.Stop()
+		c.ripens = nil
+	}
 	c.makeRoomLocked()
 }
 

@@ -195,7 +195,7 @@ func TestWindDown(t *testing.T) {
 		fresh, idle, busy := newcomer(c, "192.0.2.1"), keep(c), keep(c)
 		c.serves(&busy.entry)
 		time.Sleep(time.Millisecond)
-		c.windDown()
+		c.windDown(lastRequestTime)
 		if time.Sleep(lastRequestTime - 2*time.Millisecond); fresh.leave.Load() || idle.leave.Load() {
 			t.Error("it is asked to leave before its time")
 		}

@@ -24,6 +24,13 @@ const LingerTimeout = 5 * time.Second
 
 const defaultStallTimeout = time.Minute
 
+// lastWord is how long Close waits for clients to take what they are told.
+const lastWord = time.Second
+
+// ErrStopped is the cause with which the contexts of requests and TCP connections end when the server
+// aborts them.
+var ErrStopped = errors.New("downstream: the server has stopped")
+
 // Handler serves what a [Server] accepts.
 type Handler interface {
 	http.Handler
@@ -105,7 +112,9 @@ type Server struct {
 	cfg     Config
 	limiter *limiter
 	base    context.Context // of every request and TCP connection
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
+	cut     context.Context // ends the connections, after base
+	cutAll  context.CancelFunc
 
 	mu        sync.Mutex
 	watch     *disconnectWatch // nil: nothing is served yet
@@ -120,8 +129,9 @@ func NewServer(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	base, cancel := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
+	s := &Server{cfg: cfg, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
+	s.base, s.cancel = context.WithCancelCause(context.Background())
+	s.cut, s.cutAll = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -237,7 +247,8 @@ func (s *Server) stop() error {
 
 // finish ends what is left when nothing is served any more.
 func (s *Server) finish() {
-	s.cancel()
+	s.cancel(ErrStopped)
+	s.cutAll()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watch != nil {
@@ -274,7 +285,7 @@ func (s *Server) acceptAll(ctx context.Context) {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.acceptAll(ctx)
 	err := s.stop()
-	s.limiter.windDown()
+	s.limiter.windDown(lastRequestTime)
 	if err = errors.Join(err, s.limiter.awaitEnd(ctx)); err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -282,12 +293,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close aborts everything: upstream connections of requests in flight are
-// closed, and so are the clients'.
+// Close aborts everything: the contexts of requests end with ErrStopped as their cause. The handler
+// may still answer; then, or a second later, the clients' connections are closed.
 func (s *Server) Close() error {
-	s.cancel()
-	s.limiter.end()
+	s.cancel(ErrStopped)
+	s.limiter.windDown(goodbyeTime)
 	err := s.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), lastWord)
+	defer cancel()
+	_ = s.limiter.awaitEnd(ctx)
+	s.limiter.end()
+	s.cutAll()
 	_ = s.limiter.awaitEnd(context.Background()) // all has ended with its context
 	s.finish()
 	return err
