@@ -31,7 +31,7 @@ WORK = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off -p 5 -para
 	./test/browser ./test/cluster ./test/prometheus ./test/netns work
 
 # Packages with goroutines. The race detector takes many times as long, so it runs what is fast.
-CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/gateway ./internal/journal \
+CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/journal \
 	./internal/node ./internal/pace ./internal/peercall ./internal/transport ./proxy/... ./replication/disk ./telemetry/... ./test/library
 
 test: ## the fast tests: five minutes, and nothing but Go
@@ -42,7 +42,7 @@ all-tests: ## all tests but the long ones of make soak; those with other program
 
 race: ## the fast tests of packages with goroutines under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -short -p 4 -parallel 8 $(CONCURRENT)
-	CGO_ENABLED=1 $(GO) test -vet=off -race -short -cpu 1 ./internal/membership # on several, timers of virtual time crash the detector (Go 1.26)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -cpu 1 ./internal/gateway ./internal/membership # on several, timers of virtual time crash the detector (Go 1.26)
 
 check: ## what CI runs: all tests, race detector, linters; goes on after a failure
 	$(MAKE) --keep-going --no-print-directory all-tests race lint

@@ -62,7 +62,7 @@ func TestPayloadsBothWays(t *testing.T) {
 			var ts [2]*Transport
 			for i := range ts {
 				order[i] = newInOrder(5000)
-				c := Config{Receive: in[i].receive, Handler: order[i]}
+				c := Config{Receive: in[i].receive, Handler: order[i], PingInterval: patience} // a busy machine stands for longer than the usual one
 				if secure {
 					c.TLS = pki.peer(t)
 				}
