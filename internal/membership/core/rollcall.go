@@ -1,0 +1,84 @@
+package core
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// An old copy of a data directory is a good one to whoever reads it: the gateway would vote for
+// others that have lost as much, and what was agreed on since would be gone. Only the others know
+// better. So a process that comes back with a log hears all voters, which say how far they know the
+// log to be agreed on, before it votes or stands; for one lease at most. Who lacks something
+// of it stands in no election, and votes only for those that have it.
+//
+// A majority that has what was agreed on is never held up: one of it has all of it, and
+// gets the votes.
+type rollCall struct {
+	calling bool
+	until   time.Duration
+	floor   Position // agreed on, as somebody said
+	from    string   // who said so
+}
+
+// callRoll ends the roll call when all have answered, or it has lasted long enough.
+func (c *Core) callRoll() {
+	r := &c.roll
+	if !r.calling {
+		return
+	}
+	called := c.conf.GetVoters()
+	if len(called) == 1 { // nobody else could know
+		called = slices.Concat(called, c.conf.GetLearners())
+	}
+	missing := slices.ContainsFunc(called, func(id uint64) bool {
+		p := c.peers.conns[ID(id)]
+		return ID(id) != c.id && (p == nil || p.hello == nil)
+	})
+	if missing && c.now < r.until {
+		return
+	}
+	r.calling = false
+	c.election.at = c.now + c.hesitation()
+	if c.behind() {
+		c.log(slog.LevelInfo, "catching up: the other gateways have agreed on more while this one was away")
+	}
+}
+
+// heardHello takes in what a process says of itself.
+func (c *Core) heardHello(from ID, h *Hello) {
+	if h.Cluster != "" && h.Cluster == c.stored.note.Cluster && c.roll.calling && c.roll.floor.Before(h.Agreed) {
+		c.roll.floor, c.roll.from = h.Agreed, h.Name
+	}
+	if c.lead != 0 && h.Leader == c.lead || c.self.joined {
+		return
+	}
+	_ = from
+	c.self.joinAt = min(c.self.joinAt, c.now) // it may know the leader
+}
+
+// last returns where the log ends.
+func (c *Core) last() Position {
+	index, _ := c.stored.log.LastIndex() // never fails
+	term, err := c.stored.log.Term(index)
+	if err != nil {
+		return Position{}
+	}
+	return Position{index, term}
+}
+
+// behind reports that the log lacks something that is agreed on.
+func (c *Core) behind() bool { return c.last().Before(c.roll.floor) }
+
+// mayStand reports that this process may lead.
+func (c *Core) mayStand() bool { return !c.roll.calling && !c.behind() }
+
+// mayElect reports that a candidate whose log ends there may lead.
+func (r *rollCall) mayElect(last Position) bool { return !r.calling && !last.Before(r.floor) }
+
+func (r *rollCall) next(c *Core) time.Duration {
+	if !r.calling {
+		return c.now + lookAgain
+	}
+	return r.until
+}

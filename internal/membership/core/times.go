@@ -1,0 +1,81 @@
+package core
+
+import "time"
+
+// All times follow from the lease L, and from how long messages and writes take. See
+// doc.go for what they add up to.
+const (
+	// ticksPerQuorum is how many ticks a leader has without word from a majority.
+	ticksPerQuorum = 5
+	// lookAgain is how often the state is looked at if nothing happens.
+	lookAgain = time.Second
+	// dialInterval is the pause between two dials of a gateway that may be gone, and
+	// dialsFailed how many in a row must fail.
+	dialInterval = 100 * time.Millisecond
+	dialsFailed  = 3
+	// mostDialInterval is the longest pause between two dials.
+	mostDialInterval = time.Second
+	// joinInterval is the pause between two requests to be let in.
+	joinInterval = 100 * time.Millisecond
+	// closeTime is how long connections to upstreams take to be closed.
+	leaveTime = 10 * time.Second
+)
+
+// tick is the leader's: heartbeats follow each other by it.
+func (c *Core) tick() time.Duration { return c.lease() / 15 }
+
+// patience is how long a follower hears nothing until its leader counts as silent.
+func (c *Core) patience() time.Duration {
+	l := c.lease()
+	return max(l/3, min(2*c.trip(), l/2)) + c.random(l/6)
+}
+
+// hesitation is how long a voter without a leader waits for somebody else's election.
+func (c *Core) hesitation() time.Duration { l := c.lease(); return l/50 + c.random(l/20) }
+
+// nextTry is how long an election may take until the next one: two round trips and two writes, with
+// room for as many again.
+func (c *Core) nextTry() time.Duration {
+	l := c.lease()
+	return max(l/5+c.random(l/3), 2*(2*c.trip()+2*c.pace.typical())+c.random(l/5))
+}
+
+// dialTimeout is how long a dial may take: its round trips must have room.
+func (c *Core) dialTimeout(trip time.Duration) time.Duration {
+	return max(min(max(c.lease()/4, 300*time.Millisecond), time.Second), min(4*trip, c.lease()*2/5))
+}
+
+// roundGap is the least time between two rounds, and roundDelay how long one waits for
+// renewals that come together with the first.
+func (c *Core) roundGap() time.Duration   { return c.lease() / 20 }
+func (c *Core) roundDelay() time.Duration { return c.lease() / 200 }
+
+// hangs is how long a leader's write may take until another should lead.
+func (c *Core) hangs() time.Duration { return max(c.lease()/2, min(4*c.pace.typical(), c.lease())) }
+
+// pace is how long the last writes took.
+type pace struct {
+	recent [8]time.Duration
+	count  int
+}
+
+func (p *pace) note(took time.Duration) {
+	p.recent[p.count%len(p.recent)] = took
+	p.count++
+}
+
+// typical is the median of the last writes.
+func (p *pace) typical() time.Duration {
+	some := p.recent
+	n := min(p.count, len(some))
+	if n == 0 {
+		return 0
+	}
+	sorted := some[:n]
+	for i := range sorted {
+		for j := i; j > 0 && sorted[j] < sorted[j-1]; j-- {
+			sorted[j], sorted[j-1] = sorted[j-1], sorted[j]
+		}
+	}
+	return sorted[n/2]
+}

@@ -1,0 +1,98 @@
+package core
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/kgate/kgate/internal/membership/leader"
+)
+
+// assess describes raft's servers for the rules.
+func (c *Core) assess() []leader.Server {
+	view, l := c.machine.View(), c.l
+	out := make([]leader.Server, 0, len(c.servers))
+	for _, s := range c.servers {
+		m, in := c.member(s.ID)
+		_, named := view.Named(s.Name)
+		g, seen := c.peers.seen(s.Name)
+		conn := c.peers.conns[s.ID]
+		here := s.ID == c.id || conn != nil
+		now := leader.Server{ID: serverText(s.ID), Voter: slices.Contains(c.conf.GetVoters(), uint64(s.ID)), Leader: s.ID == c.id}
+		if in {
+			now.Node = m.Node
+			delete(l.away, s.ID)
+		}
+		now.Alive = here
+		if now.Alive {
+			delete(l.dead, s.ID)
+		}
+		if !in && !named {
+			now.Pending = here
+			now.Left = !here && (seen && g.Left || !view.Awaits(s.Name))
+		}
+		now.Away = !in && !named && !now.Left && view.Awaits(s.Name) && !since(l.away, s.ID, c.now, leader.AwayFor)
+		now.Failed = !now.Leader && (!in && named || !here && since(l.dead, s.ID, c.now, c.cfg.SwapAfter))
+		out = append(out, now)
+	}
+	return out
+}
+
+// since notes a time, and reports whether it is longer ago than d.
+func since(at map[ID]time.Duration, id ID, now, d time.Duration) bool {
+	from, noted := at[id]
+	if !noted {
+		from = now
+		at[id] = now
+	}
+	return now-from > d
+}
+
+// reconcileVoters makes the changes of raft's servers that are due, all in one.
+func (c *Core) reconcileVoters() {
+	l := c.l
+	if c.leaving || len(c.conf.GetVotersOutgoing()) > 0 || l.changing != 0 && c.now-l.changing < c.lease()/3 {
+		return
+	}
+	l.changing = 0
+	servers := c.assess()
+	cc := &pb.ConfChangeV2{}
+	for range len(servers) {
+		step := leader.NextStep(servers)
+		if step.Do == leader.Nothing || step.Do == leader.Promote && !c.caughtUp(serverID(step.Server)) {
+			break
+		}
+		i := slices.IndexFunc(servers, func(s leader.Server) bool { return s.ID == step.Server })
+		id := new(uint64(serverID(step.Server)))
+		switch step.Do {
+		case leader.Promote:
+			cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeAddNode.Enum(), NodeId: id})
+			servers[i].Voter = true
+		case leader.Demote:
+			cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: id})
+			servers[i].Voter = false
+		case leader.Remove:
+			cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: id})
+			servers = slices.Delete(servers, i, i+1)
+		case leader.Nothing:
+		}
+		c.log(slog.LevelDebug, "voters change", slog.String("step", string(step.Do)), slog.String("name", c.nameOf(serverID(step.Server))))
+	}
+	if len(cc.Changes) > 0 {
+		c.changeConf(cc)
+	}
+}
+
+// caughtUp reports that a server has the log, so that it can vote at once.
+func (c *Core) caughtUp(id ID) bool {
+	up := false
+	c.node.WithProgress(func(other uint64, _ raft.ProgressType, p tracker.Progress) {
+		up = up || other == uint64(id) && p.State == tracker.StateReplicate && p.Match+16 >= c.applied.Index
+	})
+	return up
+}
