@@ -115,6 +115,7 @@ func (c *Core) leave() {
 		return
 	}
 	c.leaving, c.departed = true, c.now+leaveTime
+	c.tellStanding(Standing{})
 }
 
 // depart takes this gateway out: it hands the lead over first.

@@ -239,6 +239,9 @@ func (c *Core) timers() bool {
 // wake returns when the next timer is due.
 func (c *Core) wake() time.Duration {
 	at := c.now + lookAgain
+	if c.left {
+		return at
+	}
 	for _, next := range []time.Duration{
 		c.peers.next, c.roll.next(c), c.election.next(c), c.self.next(c), c.nextAsk(), c.nextWork(),
 	} {

@@ -65,6 +65,9 @@ type Standing struct {
 	// Until is on the core's clock; what has to be broken off by then is already taken
 	// off. 0: no lease.
 	Until time.Duration
+	// Void: nothing can come of this incarnation any more. When all that it had in flight
+	// has ended, say [Rejoin].
+	Void bool
 }
 
 // Result is what became of a [Propose].

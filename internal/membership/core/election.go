@@ -11,7 +11,7 @@ import (
 // Raft's followers never hear a tick, so raft calls no election by itself and refuses to vote as
 // long as it knows a leader. A voter decides here when it has none: when it has heard nothing of it
 // for a while, knows that its process is gone, or gets no lease from it. Then raft forgets the
-// leader, and a little later asks for votes, unless it has heard of another one. Where a majority
+// leader, and a voter asks for votes a little later, unless it has heard of another one. Where a majority
 // still knows the leader nothing comes of it: raft asks for pre-votes first.
 
 // election is what a voter knows of its leader, or of the election.
@@ -67,7 +67,7 @@ func (c *Core) silentFrom() time.Duration {
 
 // elect forgets a leader that is gone, and asks for votes.
 func (c *Core) elect() {
-	if c.state == raft.StateLeader || !c.votes() {
+	if c.state == raft.StateLeader {
 		return
 	}
 	if c.lead != 0 {
@@ -79,7 +79,7 @@ func (c *Core) elect() {
 		_ = c.node.ForgetLeader() // never fails
 		return
 	}
-	if c.now < c.election.at || !c.mayStand() || c.leaving || c.diskHangs() {
+	if c.now < c.election.at || !c.votes() || !c.mayStand() || c.leaving || c.diskHangs() {
 		return
 	}
 	c.election.at = c.now + c.nextTry()
@@ -103,10 +103,12 @@ func (c *Core) diskHangs() bool { return len(c.writes) > 0 && c.now-c.writes[0].
 
 func (e *election) next(c *Core) time.Duration {
 	switch {
-	case c.state == raft.StateLeader || !c.votes():
+	case c.state == raft.StateLeader:
 		return c.now + lookAgain
 	case c.lead != 0:
-		return c.silentFrom()
+		return max(c.silentFrom(), c.now+time.Millisecond)
+	case !c.votes():
+		return c.now + lookAgain
 	default:
 		return max(e.at, c.now+time.Millisecond)
 	}

@@ -51,7 +51,7 @@ func (i *incarnation) follow(c *Core) {
 // endStanding voids the incarnation.
 func (c *Core) endStanding() {
 	c.self.void, c.self.joined = true, false
-	c.tellStanding(Standing{})
+	c.tellStanding(Standing{Void: true})
 }
 
 func (c *Core) tellStanding(s Standing) {
@@ -81,6 +81,7 @@ func (c *Core) rejoin() {
 		i.voided = i.node
 	}
 	i.node, i.holder, i.void, i.joinAt = 0, nil, false, c.now
+	i.standing.Void = false
 	c.out.Boot = i.boot
 	c.log(slog.LevelInfo, "rejoining as a new incarnation", slog.String("boot", i.boot), slog.Uint64("voided_node", uint64(i.voided)))
 }
@@ -100,7 +101,8 @@ func (c *Core) renew() {
 	if i.void || i.holder == nil || c.now < i.holder.Due() {
 		return
 	}
-	if c.lead == 0 || c.lead != c.id && c.peers.conns[c.lead] == nil || c.lead == c.id && !c.Leads() {
+	to := c.asks()
+	if to == 0 || to != c.id && c.peers.conns[to] == nil || to == c.id && !c.Leads() {
 		return // another leader, or the connection, makes it due
 	}
 	if i.open > 0 && c.now < i.asked+c.lease()/3 {
@@ -119,11 +121,20 @@ func (c *Core) renew() {
 		View: c.machine.View().Number, Down: complaints(c.now, c.peers.down, leader.DownAfter(c.terms())),
 		Missing: complaints(c.now, i.missing, leader.MissingAfter(c.terms())),
 	}}
-	if c.lead == c.id {
+	if to == c.id {
 		c.receiveRenewal(c.id, r)
 		return
 	}
-	c.send(c.lead, Message{Renew: r})
+	c.send(to, Message{Renew: r})
+}
+
+// asks returns the process that grants leases as far as this one knows: also one that it has
+// forgotten, which may live all the same.
+func (c *Core) asks() ID {
+	if c.lead != 0 {
+		return c.lead
+	}
+	return c.election.leader
 }
 
 // maxComplaints bounds how many nodes a renewal complains about.
@@ -167,7 +178,9 @@ func (c *Core) granted(g *Grant) {
 	}
 	until, _ := i.holder.Until()
 	c.election.granted = until - c.lease()*9/10
-	c.tellStanding(Standing{i.node, until})
+	if !c.leaving {
+		c.tellStanding(Standing{Node: i.node, Until: until})
+	}
 }
 
 // diverge ends this gateway's part: what it has applied is not what was agreed on.
@@ -214,10 +227,13 @@ func (i *incarnation) next(c *Core) time.Duration {
 // askToJoin asks the leader to let this gateway in, or somebody who may know the leader.
 func (c *Core) askToJoin() {
 	i := &c.self
-	if i.joined || i.void || c.now < i.joinAt || c.leaving || c.stored.note.Cluster == "" && len(c.peers.conns) == 0 {
+	if i.joined || i.void || c.now < i.joinAt {
 		return
 	}
 	i.joinAt = c.now + joinInterval
+	if c.leaving || len(c.peers.conns) == 0 && c.lead != c.id {
+		return
+	}
 	j := &Join{
 		Join: views.Join{
 			Name: c.cfg.Name, Boot: i.boot, PeerAddr: c.cfg.Addr, Server: serverText(c.id), Voided: i.voided, Witness: c.cfg.Witness,

@@ -154,6 +154,9 @@ func (c *Core) nextWork() time.Duration {
 	if l == nil {
 		return c.now + lookAgain
 	}
+	if c.diskHangs() {
+		return c.now + c.tick()
+	}
 	at := min(max(l.tickAt, c.now+time.Millisecond), max(l.judgeAt, c.now+time.Millisecond), max(l.lookAt, c.now+time.Millisecond))
 	if l.grantor != nil && l.grantor.Waiting() && l.round == 0 {
 		at = min(at, max(l.began+c.roundGap(), l.first+c.roundDelay(), c.now+time.Microsecond))
@@ -362,16 +365,8 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 	if l.changing != 0 && c.now-l.changing < c.lease()/3 {
 		return // it asks again
 	}
-	data, err := views.Encode(cmd)
-	if err != nil {
-		return
-	}
-	// One entry lets it into raft and into the view.
 	l.joining[join.Name] = c.now
-	c.changeConf(&pb.ConfChangeV2{
-		Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(from))}},
-		Context: encodeEntry(c.id, c.nextTag(), data),
-	})
+	c.addLearner(from, join)
 }
 
 func (c *Core) changeConf(cc *pb.ConfChangeV2) {

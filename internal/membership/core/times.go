@@ -11,7 +11,7 @@ const (
 	lookAgain = time.Second
 	// dialInterval is the pause between two dials of a gateway that may be gone, and
 	// dialsFailed how many in a row must fail.
-	dialInterval = 100 * time.Millisecond
+	dialInterval = 50 * time.Millisecond
 	dialsFailed  = 3
 	// mostDialInterval is the longest pause between two dials.
 	mostDialInterval = time.Second

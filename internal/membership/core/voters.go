@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/views"
 )
 
 // assess describes raft's servers for the rules.
@@ -60,6 +61,9 @@ func (c *Core) reconcileVoters() {
 		return
 	}
 	l.changing = 0
+	if c.restoreServer() {
+		return
+	}
 	servers := c.assess()
 	cc := &pb.ConfChangeV2{}
 	for range len(servers) {
@@ -86,6 +90,31 @@ func (c *Core) reconcileVoters() {
 	if len(cc.Changes) > 0 {
 		c.changeConf(cc)
 	}
+}
+
+// restoreServer makes a member one of raft's servers that has been taken away from them while it
+// was let in. It reports whether there was one.
+func (c *Core) restoreServer() bool {
+	in := c.inConf()
+	for _, m := range c.machine.View().Members {
+		if id := serverID(m.Server); id != 0 && !in[id] {
+			c.addLearner(id, views.Join{Name: m.Name, Boot: m.Boot, PeerAddr: m.PeerAddr, Server: m.Server, Witness: m.Witness})
+			return true
+		}
+	}
+	return false
+}
+
+// addLearner has one entry make a gateway a server without a vote and a member.
+func (c *Core) addLearner(id ID, join views.Join) {
+	data, err := views.Encode(views.Command{Join: &join})
+	if err != nil {
+		return
+	}
+	c.changeConf(&pb.ConfChangeV2{
+		Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(id))}},
+		Context: encodeEntry(c.id, c.nextTag(), data),
+	})
 }
 
 // caughtUp reports that a server has the log, so that it can vote at once.

@@ -65,19 +65,21 @@ type host struct {
 	rate    float64
 	offset  time.Duration
 
-	boots  int
-	run    int // counts processes
-	core   *Core
-	silent bool // it is up, and nothing comes from it or gets to it
-	paused bool
-	inbox  []Event
-	view   *views.View
-	stand  Standing
-	left   bool
-	wake   time.Duration // true time of the newest timer
-	conns  map[int]*link // by host
-	failed error
-	known  []Gateway
+	boots    int
+	run      int // counts processes
+	core     *Core
+	silent   bool // it is up, and nothing comes from it or gets to it
+	paused   bool
+	inbox    []Event
+	view     *views.View
+	stand    Standing
+	left     bool
+	wake     time.Duration // true time of the newest timer
+	conns    map[int]*link // by host
+	failed   error
+	bucket   time.Duration
+	inBucket int
+	known    []Gateway
 }
 
 // link is a connection of two processes.
@@ -165,8 +167,8 @@ func (h *host) start() {
 				return
 			}
 		}
-	} else {
-		h.disk = nil
+	} else if h.expect == 1 && h.boots > 1 {
+		h.joining = true // else it would found another cluster
 	}
 	var err error
 	h.core, err = New(Config{
@@ -179,6 +181,11 @@ func (h *host) start() {
 	}
 	h.view, h.stand, h.wake, h.left, h.silent, h.paused, h.inbox, h.writing, h.busy, h.failed = h.core.View(), Standing{}, 0, false, false, false, nil, nil, false, nil
 	h.w.tracef("%s starts, process %x", h.name, uint64(h.core.ID()))
+	for _, other := range h.w.hosts { // what is left of the process before is refused
+		if l := h.conns[other.i]; l != nil {
+			h.w.breakLink(h, other, l)
+		}
+	}
 	h.step(Woken{})
 	h.w.gossip(0)
 }
@@ -217,6 +224,12 @@ func (h *host) step(e Event) {
 		return
 	}
 	h.w.steps++
+	if h.w.now/(10*ms) != h.bucket {
+		h.bucket, h.inBucket = h.w.now/(10*ms), 0
+	}
+	if h.inBucket++; h.inBucket == 1000 {
+		h.w.fail("%s is busy: %s", h.name, h.core.wakes())
+	}
 	was := h.core.state
 	out := h.core.Step(h.clock(), e)
 	if h.core.state == raft.StateLeader && was != raft.StateLeader {
@@ -247,7 +260,7 @@ func (h *host) effects(out Effects) {
 	}
 	if out.Standing != nil {
 		h.stand = *out.Standing
-		if h.stand.Until == 0 && !h.left {
+		if h.stand.Void && !h.left {
 			w.after(time.Duration(w.r.Int64N(int64(20*ms))), func() {
 				if h.run == run {
 					h.step(Rejoin{})
