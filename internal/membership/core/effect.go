@@ -17,7 +17,7 @@ type Effects struct {
 	// Write these, in this order, each as one record. The driver answers each with
 	// [Written], and Loads them at the next start.
 	Write []Write
-	// Dial these. The driver answers each with [Dialed], within dialTimeout at the latest.
+	// Dial these. The driver answers each with [Dialed], after Most at the latest.
 	Dial []Dial
 	// View is the newest one; nil if it is the same as before.
 	View *views.View
@@ -55,8 +55,9 @@ type Write struct {
 // Dial is an attempt to reach a gateway.
 type Dial struct {
 	Name, Addr string
-	// Timeout is how long it may take.
-	Timeout time.Duration
+	// First is how long the host may take to answer at all, and Most how long all of it may
+	// take.
+	First, Most time.Duration
 }
 
 // Standing says as whom, and until when, this gateway may have requests in flight.

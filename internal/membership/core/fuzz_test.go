@@ -196,6 +196,9 @@ func (w *world) mayKill(h *host) bool {
 	if l == nil || l == h && len(w.hosts) < 3 {
 		return false
 	}
+	if len(l.core.conf.GetVotersOutgoing()) > 0 || l.core.l.changing != 0 {
+		return false
+	}
 	for _, o := range w.hosts {
 		if o.core != nil && o.core.leaving {
 			return false

@@ -25,8 +25,6 @@ type incarnation struct {
 	joined  bool          // the view has it
 
 	standing Standing // as it was told last
-	asked    time.Duration
-	open     int // renewals without an answer
 	joinAt   time.Duration
 	missing  map[kmutex.Node]time.Duration
 }
@@ -42,7 +40,7 @@ func (i *incarnation) follow(c *Core) {
 	i.joined = in && m.Server == serverText(c.id)
 	switch {
 	case in && i.holder == nil && v.Lease > 0:
-		i.node, i.holder, i.open = m.Node, lease.NewHolder(v.Terms(), m.Node, c.now), 0
+		i.node, i.holder = m.Node, lease.NewHolder(v.Terms(), m.Node, c.now)
 	case !in && (i.node != 0 || v.LostBoot(c.cfg.Name, i.boot)):
 		c.endStanding()
 	}
@@ -93,8 +91,8 @@ func (c *Core) lapse() {
 	}
 }
 
-// renew keeps the lease. When a renewal has no answer for a third of the lease, another goes
-// out.
+// renew keeps the lease. A renewal does not wait for the answer to the one before: that may be
+// lost, or under way.
 func (c *Core) renew() {
 	c.lapse()
 	i := &c.self
@@ -105,15 +103,6 @@ func (c *Core) renew() {
 	if to == 0 || to != c.id && c.peers.conns[to] == nil || to == c.id && !c.Leads() {
 		return // another leader, or the connection, makes it due
 	}
-	if i.open > 0 && c.now < i.asked+c.lease()/3 {
-		return
-	}
-	if i.open == 0 {
-		i.asked = c.now
-	} else {
-		i.asked += c.lease() / 3
-	}
-	i.open = min(i.open+1, lease.Outstanding)
 	if c.election.asked == never {
 		c.election.asked = c.now
 	}
@@ -164,7 +153,6 @@ func (c *Core) granted(g *Grant) {
 	if i.void || i.holder == nil || g.Renewal.Node != i.node {
 		return
 	}
-	i.open = 0
 	if c.diverged {
 		return
 	}
@@ -194,7 +182,6 @@ func (c *Core) diverge(index uint64) {
 
 // renewNow makes a renewal due: there is another leader.
 func (i *incarnation) renewNow(now time.Duration) {
-	i.open = 0
 	if i.holder != nil {
 		i.holder.DueBy(now)
 	}
@@ -211,9 +198,6 @@ func (i *incarnation) next(c *Core) time.Duration {
 		return at
 	}
 	due := i.holder.Due()
-	if i.open > 0 {
-		due = max(due, i.asked+c.lease()/3)
-	}
 	if due <= c.now { // it waits for a leader
 		due = c.now + c.lease()/30
 	}

@@ -26,9 +26,8 @@ type leadership struct {
 
 	// waiting are the renewals that wait for a round, by process.
 	waiting map[ID]lease.Renewal
-	// round is the number of the one that is open, 0 if none is; began is when the newest
-	// one did, and first when the first renewal came that waits for the next.
-	round        uint64
+	// began is when the newest round did, and first when the first renewal came that waits
+	// for the next.
 	began, first time.Duration
 
 	tickAt, judgeAt, lookAt time.Duration
@@ -158,7 +157,7 @@ func (c *Core) nextWork() time.Duration {
 		return c.now + c.tick()
 	}
 	at := min(max(l.tickAt, c.now+time.Millisecond), max(l.judgeAt, c.now+time.Millisecond), max(l.lookAt, c.now+time.Millisecond))
-	if l.grantor != nil && l.grantor.Waiting() && l.round == 0 {
+	if l.grantor != nil && l.grantor.Waiting() {
 		at = min(at, max(l.began+c.roundGap(), l.first+c.roundDelay(), c.now+time.Microsecond))
 	}
 	return at
@@ -199,26 +198,21 @@ func (c *Core) answer(to ID, g Grant) {
 // so far. Raft asks with heartbeats, which are sent again with every tick.
 func (c *Core) beginRound() {
 	l := c.l
-	if l.round != 0 || !l.grantor.Waiting() || c.now < l.began+c.roundGap() || c.now < l.first+c.roundDelay() {
+	if !l.grantor.Waiting() || c.now < l.began+c.roundGap() || c.now < l.first+c.roundDelay() {
 		return
 	}
 	l.began = c.now
-	l.round = l.grantor.Begin(func() []string { return []string{majority} })
-	c.node.ReadIndex(binary.BigEndian.AppendUint64(nil, l.round))
+	c.node.ReadIndex(binary.BigEndian.AppendUint64(nil, l.grantor.Ask()))
 }
-
-// majority stands for the voters: raft counts them.
-const majority = "majority"
 
 // confirmed takes in that a majority was in this process's term when a round asked.
 func (c *Core) confirmed(round []byte) {
 	l := c.l
-	if l == nil || l.grantor == nil || len(round) != 8 || binary.BigEndian.Uint64(round) != l.round {
+	if l == nil || l.grantor == nil || len(round) != 8 {
 		return
 	}
-	l.round, l.first = 0, c.now
-	granted, decided := l.grantor.Answer(binary.BigEndian.Uint64(round), majority, l.term)
-	if !decided {
+	granted := l.grantor.Confirm(binary.BigEndian.Uint64(round))
+	if len(granted) == 0 {
 		return
 	}
 	l.rules.Confirmed()
@@ -228,8 +222,11 @@ func (c *Core) confirmed(round []byte) {
 	}
 	applied := c.machine.Newest()
 	for _, to := range sortedKeys(l.waiting) {
-		if r := l.waiting[to]; of[r.Node] == r {
-			delete(l.waiting, to)
+		// A newer one may wait for the next round.
+		if r, ok := of[l.waiting[to].Node]; ok {
+			if l.waiting[to] == r {
+				delete(l.waiting, to)
+			}
 			c.answer(to, Grant{Renewal: r, Applied: applied})
 		}
 	}

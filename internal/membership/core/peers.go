@@ -146,7 +146,7 @@ func (c *Core) dial() {
 				p.since = c.now
 			}
 			addrs := wanted[name]
-			c.out.Dial = append(c.out.Dial, Dial{name, addrs[(p.failed/dialsFailed)%len(addrs)], c.dialTimeout(c.trip())})
+			c.out.Dial = append(c.out.Dial, Dial{name, addrs[(p.failed/dialsFailed)%len(addrs)], c.answers(), c.connects()})
 			p.open++
 			p.next = c.now + min(dialInterval<<min(max(p.failed-dialsFailed, 0), 4), mostDialInterval)
 		}

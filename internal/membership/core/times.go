@@ -40,10 +40,12 @@ func (c *Core) nextTry() time.Duration {
 	return max(l/5+c.random(l/3), 2*(2*c.trip()+2*c.pace.typical())+c.random(l/5))
 }
 
-// dialTimeout is how long a dial may take: its round trips must have room.
-func (c *Core) dialTimeout(trip time.Duration) time.Duration {
-	return max(min(max(c.lease()/4, 300*time.Millisecond), time.Second), min(4*trip, c.lease()*2/5))
+// answers is how long a host may take to answer a dial at all. Its loss shows only after that, so
+// it is short. connects is how long all of a dial may take: several round trips.
+func (c *Core) answers() time.Duration {
+	return min(max(c.lease()/4, 300*time.Millisecond), time.Second)
 }
+func (c *Core) connects() time.Duration { return max(c.answers(), min(c.lease()*2/3, 5*time.Second)) }
 
 // roundGap is the least time between two rounds, and roundDelay how long one waits for
 // renewals that come together with the first.

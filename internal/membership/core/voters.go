@@ -65,7 +65,7 @@ func (c *Core) reconcileVoters() {
 		return
 	}
 	servers := c.assess()
-	cc := &pb.ConfChangeV2{}
+	cc, odd := &pb.ConfChangeV2{}, 0
 	for range len(servers) {
 		step := leader.NextStep(servers)
 		if step.Do == leader.Nothing || step.Do == leader.Promote && !c.caughtUp(serverID(step.Server)) {
@@ -86,10 +86,26 @@ func (c *Core) reconcileVoters() {
 		case leader.Nothing:
 		}
 		c.log(slog.LevelDebug, "voters change", slog.String("step", string(step.Do)), slog.String("name", c.nameOf(serverID(step.Server))))
+		if votes(servers)%2 == 1 || step.Do == leader.Remove {
+			odd = len(cc.Changes)
+		}
 	}
+	// An even number of votes tolerates no more losses than one fewer, so nobody is made a voter
+	// alone.
+	cc.Changes = cc.Changes[:odd]
 	if len(cc.Changes) > 0 {
 		c.changeConf(cc)
 	}
+}
+
+func votes(servers []leader.Server) int {
+	n := 0
+	for _, s := range servers {
+		if s.Voter {
+			n++
+		}
+	}
+	return n
 }
 
 // restoreServer makes a member one of raft's servers that has been taken away from them while it

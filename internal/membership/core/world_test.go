@@ -167,8 +167,8 @@ func (h *host) start() {
 				return
 			}
 		}
-	} else if h.expect == 1 && h.boots > 1 {
-		h.joining = true // else it would found another cluster
+	} else if h.boots > 1 {
+		h.expect, h.joining = 1, true // else it could found another cluster
 	}
 	var err error
 	h.core, err = New(Config{
@@ -347,11 +347,13 @@ func (h *host) dial(d Dial) {
 	}
 	switch {
 	case !w.passes(h, other) || !w.passes(other, h) || other.paused:
-		answer(d.Timeout, false)
+		answer(d.First, false)
 	case other.core == nil:
 		answer(2*w.trip(), false)
-	case 6*w.delay > d.Timeout:
-		answer(d.Timeout, false)
+	case 2*w.delay > d.First:
+		answer(d.First, false)
+	case 6*w.delay > d.Most:
+		answer(d.Most, false)
 	default:
 		took := 6 * w.trip()
 		there := other.run

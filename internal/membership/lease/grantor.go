@@ -25,6 +25,7 @@ type Grantor struct {
 	pending map[kmutex.Node]received
 	rounds  uint64
 	round   round
+	asked   []asked
 	deposed bool
 }
 

@@ -78,3 +78,27 @@ func (g *Grantor) grant(renewals map[kmutex.Node]received) []Renewal {
 	}
 	return granted
 }
+
+// asked is a round that a majority answers as a whole, in the order of their beginnings.
+type asked struct {
+	number   uint64
+	renewals map[kmutex.Node]received
+}
+
+// Ask begins a round, for all renewals that have been received so far. Others may be open.
+func (g *Grantor) Ask() (number uint64) {
+	g.rounds++
+	g.asked = append(g.asked, asked{g.rounds, g.pending})
+	g.pending = make(map[kmutex.Node]received)
+	return g.rounds
+}
+
+// Confirm takes in that a majority of the voters was still in this term after the round had begun, and
+// returns the renewals that are granted by it: its own, and those of the rounds before it.
+func (g *Grantor) Confirm(number uint64) (granted []Renewal) {
+	for len(g.asked) > 0 && g.asked[0].number <= number {
+		granted = append(granted, g.grant(g.asked[0].renewals)...)
+		g.asked = g.asked[1:]
+	}
+	return granted
+}
