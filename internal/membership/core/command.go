@@ -48,7 +48,7 @@ func (c *Core) ask() {
 		a.next = c.now + max(c.lease()/5, 3*c.trip()+4*c.pace.typical())
 		switch {
 		case c.lead == c.id && c.state == raft.StateLeader:
-			_ = c.node.Propose(a.data) // it is tried again
+			c.putEntry(a.data)
 		case c.lead != 0:
 			c.send(c.lead, Message{Ask: &Command{a.tag, a.data}})
 		}
@@ -79,7 +79,16 @@ func (c *Core) receiveCommand(from ID, m *Command) {
 	if err != nil || cmd.Leaders() || cmd.Remove != nil && !c.owns(from, cmd.Remove) {
 		return
 	}
-	_ = c.node.Propose(m.Data) // it is asked for again
+	c.putEntry(m.Data)
+}
+
+// putEntry proposes an entry, as the leader, unless it is in the log already. If raft does not take
+// it, it is asked for again.
+func (c *Core) putEntry(data []byte) {
+	head := [entryHeader]byte(data)
+	if !c.l.entries[head] && c.node.Propose(data) == nil {
+		c.l.entries[head] = true
+	}
 }
 
 // owns reports that a process takes out none but itself.

@@ -198,7 +198,7 @@ func (c *Core) receive(from ID, m Message) {
 	switch {
 	case m.Hello != nil:
 		p.hello = m.Hello
-		c.heardHello(from, m.Hello)
+		c.heardHello(m.Hello)
 	case m.raft != nil:
 		c.receiveRaft(from, p.hello, m.raft)
 	case p.hello.Cluster != c.stored.note.Cluster:

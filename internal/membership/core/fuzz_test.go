@@ -3,6 +3,7 @@ package core
 import (
 	"flag"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,9 @@ func (w *world) play() {
 			return
 		}
 	}
+	if w.r.IntN(2) == 0 {
+		w.endure()
+	}
 	w.mend()
 	w.runUntil(w.now+leaveTime+time.Second, func() bool {
 		return !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.core != nil && h.core.leaving })
@@ -88,6 +92,78 @@ func (w *world) play() {
 		w.fail("not whole again %v after all was mended: %s", w.now-from, w.state())
 	}
 	w.runFor(2 * w.lease)
+}
+
+// endure lets no more happen for a while, and holds what serves then against the largest set of hosts
+// that all reach each other, if it has a majority of the voters.
+func (w *world) endure() {
+	w.calm = true
+	for _, h := range w.hosts {
+		if h.memory && h.core == nil || h.core != nil && (h.core.leaving || h.left) {
+			return // its vote is on its way
+		}
+	}
+	w.runFor(8*w.lease + 6*time.Second)
+	if len(w.errs) > 0 {
+		return
+	}
+	var newest *host
+	for _, h := range w.hosts {
+		if h.core != nil && (newest == nil || h.core.applied.Index > newest.core.applied.Index) {
+			newest = h
+		}
+	}
+	if newest == nil || len(newest.core.conf.GetVotersOutgoing()) > 0 {
+		return
+	}
+	most, stand := 0, 0
+	for set := range 1 << len(w.hosts) {
+		if w.reachesAll(set, newest.core.Voters()) {
+			most = max(most, bits.OnesCount(uint(set)))
+		}
+	}
+	for _, h := range w.hosts {
+		if h.stands() {
+			stand++
+		}
+	}
+	if stand < most {
+		w.fail("%d stand, and %d reach each other: %s\ncut %v", stand, most, w.state(), w.cuts())
+	}
+}
+
+// reachesAll reports that the hosts of a set work, reach each other, and have a majority of the
+// voters.
+func (w *world) reachesAll(set int, voters []ID) bool {
+	votes := 0
+	for i, h := range w.hosts {
+		if set>>i&1 == 0 {
+			continue
+		}
+		if h.core == nil || h.paused || h.hangs || h.silent {
+			return false
+		}
+		if slices.Contains(voters, h.core.ID()) {
+			votes++
+		}
+		for j, o := range w.hosts {
+			if j != i && set>>j&1 == 1 && !w.passes(h, o) {
+				return false
+			}
+		}
+	}
+	return votes > len(voters)/2
+}
+
+func (w *world) cuts() (ways []string) {
+	for i, a := range w.hosts {
+		for j, b := range w.hosts {
+			if w.cut[[2]int{i, j}] {
+				ways = append(ways, a.name+b.name)
+			}
+		}
+	}
+	return ways
 }
 
 // state says who is where.
@@ -114,7 +190,7 @@ func (w *world) hurt() {
 		if h.core != nil && w.mayKill(h) {
 			h.kill(w.r.IntN(3) == 0)
 			w.after(time.Duration(w.r.Int64N(int64(4*w.lease))), func() {
-				if h.core == nil {
+				if h.core == nil && !w.calm {
 					h.start()
 				}
 			})
@@ -128,7 +204,7 @@ func (w *world) hurt() {
 			h.pause()
 			run := h.run
 			w.after(time.Duration(w.r.Int64N(int64(2*w.lease))), func() {
-				if h.run == run && h.paused {
+				if h.run == run && h.paused && !w.calm {
 					h.resume()
 				}
 			})
@@ -159,7 +235,7 @@ func (w *world) hurt() {
 		if l := w.leader(); l != nil && w.mayKill(l) {
 			l.kill(w.r.IntN(2) == 0)
 			w.after(time.Duration(w.r.Int64N(int64(2*w.lease))), func() {
-				if l.core == nil {
+				if l.core == nil && !w.calm {
 					l.start()
 				}
 			})
@@ -176,7 +252,7 @@ func (w *world) hurt() {
 func (w *world) returns(h *host, run int) {
 	w.after(time.Duration(w.r.Int64N(int64(2*w.lease))), func() {
 		switch {
-		case h.run != run || h.core == nil:
+		case h.run != run || h.core == nil || w.calm:
 		case h.left:
 			h.kill(false)
 			h.start()
@@ -219,6 +295,11 @@ func (w *world) mayKill(h *host) bool {
 // mend makes everything well.
 func (w *world) mend() {
 	w.tracef("all is mended")
+	for _, h := range w.hosts {
+		if h.left {
+			h.kill(false)
+		}
+	}
 	for i, h := range w.hosts {
 		for j := range w.hosts {
 			w.setCut(i, j, false)

@@ -26,6 +26,7 @@ type incarnation struct {
 
 	standing Standing // as it was told last
 	joinAt   time.Duration
+	toldOf   ID // the leader that another process has named
 	missing  map[kmutex.Node]time.Duration
 }
 

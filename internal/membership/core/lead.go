@@ -33,6 +33,8 @@ type leadership struct {
 	tickAt, judgeAt, lookAt time.Duration
 	// proposed are the leader's own commands that are not agreed on yet, and since when.
 	proposed map[uint64]time.Duration
+	// entries are the heads of those that are not agreed on yet.
+	entries map[[entryHeader]byte]bool
 	// joining is when a gateway's join was proposed, by name.
 	joining map[string]time.Duration
 	// changing is when a change of the voters was proposed; 0: none is under way.
@@ -46,7 +48,7 @@ func (c *Core) beginLead() {
 	c.l = &leadership{
 		term: c.Term(), waiting: make(map[ID]lease.Renewal), proposed: make(map[uint64]time.Duration), joining: make(map[string]time.Duration),
 		tickAt: c.now + c.tick(), judgeAt: c.now, lookAt: c.now, dead: make(map[ID]time.Duration), away: make(map[ID]time.Duration),
-		began: -time.Hour, handing: -time.Hour,
+		began: -time.Hour, entries: make(map[[entryHeader]byte]bool), handing: -time.Hour,
 	}
 	c.log(slog.LevelDebug, "elected", slog.Uint64("term", c.l.term))
 }

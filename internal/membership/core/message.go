@@ -171,7 +171,7 @@ func checkRaft(m *pb.Message) error {
 func (m Message) kind() string {
 	switch {
 	case m.raft != nil:
-		return m.raft.GetType().String()
+		return fmt.Sprintf("%v of term %d, index %d of term %d, %d entries, reject %t", m.raft.GetType(), m.raft.GetTerm(), m.raft.GetIndex(), m.raft.GetLogTerm(), len(m.raft.GetEntries()), m.raft.GetReject())
 	case m.Hello != nil:
 		return "hello"
 	case m.Join != nil:

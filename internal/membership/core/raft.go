@@ -304,6 +304,9 @@ func (c *Core) applyCommand(index uint64, data []byte) {
 		c.log(slog.LevelError, "this gateway no longer follows the cluster's views", slog.Any("error", broken), slog.Uint64("index", index),
 			slog.String("hint", "run the version of kgate that the other gateways run"))
 	}
+	if c.l != nil {
+		delete(c.l.entries, [entryHeader]byte(data))
+	}
 	if ID(binary.BigEndian.Uint64(data)) == c.id {
 		c.answered(binary.BigEndian.Uint64(data[8:]), err)
 	}

@@ -46,15 +46,13 @@ func (c *Core) callRoll() {
 }
 
 // heardHello takes in what a process says of itself.
-func (c *Core) heardHello(from ID, h *Hello) {
+func (c *Core) heardHello(h *Hello) {
 	if h.Cluster != "" && h.Cluster == c.stored.note.Cluster && c.roll.calling && c.roll.floor.Before(h.Agreed) {
 		c.roll.floor, c.roll.from = h.Agreed, h.Name
 	}
-	if c.lead != 0 && h.Leader == c.lead || c.self.joined {
-		return
+	if c.lead == 0 && h.Leader != 0 && h.Leader != c.self.toldOf && c.peers.conns[h.Leader] != nil {
+		c.self.toldOf, c.self.joinAt = h.Leader, c.now // it may let this gateway in
 	}
-	_ = from
-	c.self.joinAt = min(c.self.joinAt, c.now) // it may know the leader
 }
 
 // last returns where the log ends.

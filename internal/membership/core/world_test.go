@@ -46,6 +46,7 @@ type world struct {
 	gapped  bool
 	tags    uint64
 	steps   uint64
+	calm    bool // nothing that was planned happens any more
 }
 
 // host is a machine, with or without a process.
@@ -62,6 +63,7 @@ type host struct {
 	busy    bool
 	write   time.Duration // how long a write takes
 	hangs   bool          // no write ends
+	hung    func()        // the one that does not
 	rate    float64
 	offset  time.Duration
 
@@ -179,7 +181,7 @@ func (h *host) start() {
 		h.w.fail("%s: %v", h.name, err)
 		return
 	}
-	h.view, h.stand, h.wake, h.left, h.silent, h.paused, h.inbox, h.writing, h.busy, h.failed = h.core.View(), Standing{}, 0, false, false, false, nil, nil, false, nil
+	h.view, h.stand, h.wake, h.left, h.silent, h.paused, h.inbox, h.writing, h.busy, h.failed, h.hung = h.core.View(), Standing{}, 0, false, false, false, nil, nil, false, nil, nil
 	h.w.tracef("%s starts, process %x", h.name, uint64(h.core.ID()))
 	for _, other := range h.w.hosts { // what is left of the process before is refused
 		if l := h.conns[other.i]; l != nil {
@@ -227,7 +229,7 @@ func (h *host) step(e Event) {
 	if h.w.now/(10*ms) != h.bucket {
 		h.bucket, h.inBucket = h.w.now/(10*ms), 0
 	}
-	if h.inBucket++; h.inBucket == 1000 {
+	if h.inBucket++; h.inBucket == 5000 {
 		h.w.fail("%s is busy: %s", h.name, h.core.wakes())
 	}
 	was := h.core.state
@@ -298,14 +300,16 @@ func (h *host) flush() {
 	h.busy = true
 	n, run := len(h.writing), h.run
 	took := h.write/2 + time.Duration(h.w.r.Int64N(int64(h.write)+1))
-	h.w.after(took, func() {
-		if h.run != run || h.core == nil {
+	var end func()
+	end = func() {
+		switch {
+		case h.run != run || h.core == nil:
+			return
+		case h.hangs:
+			h.hung = end
 			return
 		}
 		h.busy = false
-		if h.hangs {
-			return
-		}
 		done := h.writing[:n]
 		h.writing = slices.Clone(h.writing[n:])
 		for _, wr := range done {
@@ -313,15 +317,18 @@ func (h *host) flush() {
 		}
 		h.step(Written{done[n-1].Number})
 		h.flush()
-	})
+	}
+	h.w.after(took, end)
 }
 
 // hang stops the disk, or lets it go on.
 func (h *host) hang(hangs bool) {
-	if h.hangs = hangs; !hangs {
-		h.busy = false
-		h.flush()
+	h.hangs = hangs
+	if hung := h.hung; !hangs && hung != nil {
+		h.hung = nil
+		hung()
 	}
+	h.flush()
 }
 
 func (w *world) trip() time.Duration {
@@ -419,7 +426,7 @@ func (h *host) deliver(s Send) {
 	if l == nil {
 		return
 	}
-	if w.trace != nil && s.Message.kind() != "MsgHeartbeat" && s.Message.kind() != "MsgHeartbeatResp" && s.Message.kind() != "renew" && s.Message.kind() != "grant" {
+	if w.trace != nil && !strings.HasPrefix(s.Message.kind(), "MsgHeartbeat") && s.Message.kind() != "renew" && s.Message.kind() != "grant" {
 		w.tracef("%s -> %s: %s", h.name, other.name, s.Message.kind())
 	}
 	dir := 0
