@@ -198,7 +198,7 @@ func (c *Core) receive(from ID, m Message) {
 	switch {
 	case m.Hello != nil:
 		p.hello = m.Hello
-		c.heardHello(m.Hello)
+		c.heardHello(from, m.Hello)
 	case m.raft != nil:
 		c.receiveRaft(from, p.hello, m.raft)
 	case p.hello.Cluster != c.stored.note.Cluster:
@@ -213,6 +213,8 @@ func (c *Core) receive(from ID, m Message) {
 		c.receiveRenewal(from, m.Renew)
 	case m.Grant != nil:
 		c.granted(m.Grant)
+	case m.Knocks != "":
+		c.knocked(m.Knocks)
 	case m.Ask != nil:
 		c.receiveCommand(from, m.Ask)
 	}

@@ -185,7 +185,7 @@ func (w *world) state() string {
 func (w *world) hurt() {
 	h := w.hosts[w.r.IntN(len(w.hosts))]
 	o := w.hosts[w.r.IntN(len(w.hosts))]
-	switch w.r.IntN(14) {
+	switch w.r.IntN(15) {
 	case 0, 1:
 		if h.core != nil && w.mayKill(h) {
 			h.kill(w.r.IntN(3) == 0)
@@ -240,6 +240,23 @@ func (w *world) hurt() {
 				}
 			})
 		}
+	case 14: // an old copy of a data directory is put back, while those who know better are there
+		if l := w.leader(); h.memory || l == nil || len(l.core.Voters()) < 3 || h.three == 0 || len(h.disk) < h.three {
+			break // a single voter ends, with an error
+		}
+		for i := range w.hosts {
+			for j := range w.hosts {
+				w.setCut(i, j, false)
+			}
+			if o := w.hosts[i]; o != h && (o.core == nil || o.paused || o.hangs || o.core.leaving) {
+				return
+			}
+		}
+		h.kill(false)
+		h.disk = slices.Clone(h.disk[:h.three+w.r.IntN(len(h.disk)-h.three+1)])
+		w.tracef("%s has an old copy", h.name)
+		h.start()
+		w.runFor(2 * w.lease)
 	case 13: // in order
 		if h.core != nil && !h.paused && w.mayKill(h) && w.leader() != nil {
 			h.step(Leave{})

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
@@ -42,13 +43,15 @@ type leadership struct {
 	// dead is since when servers are not alive, and away since when they have no member.
 	dead, away map[ID]time.Duration
 	handing    time.Duration // when the lead was handed over last
+	// knocked is when members said last that a gateway asks them to be let in.
+	knocked map[string]time.Duration
 }
 
 func (c *Core) beginLead() {
 	c.l = &leadership{
 		term: c.Term(), waiting: make(map[ID]lease.Renewal), proposed: make(map[uint64]time.Duration), joining: make(map[string]time.Duration),
 		tickAt: c.now + c.tick(), judgeAt: c.now, lookAt: c.now, dead: make(map[ID]time.Duration), away: make(map[ID]time.Duration),
-		began: -time.Hour, entries: make(map[[entryHeader]byte]bool), handing: -time.Hour,
+		began: -time.Hour, entries: make(map[[entryHeader]byte]bool), handing: -time.Hour, knocked: make(map[string]time.Duration),
 	}
 	c.log(slog.LevelDebug, "elected", slog.Uint64("term", c.l.term))
 }
@@ -58,6 +61,23 @@ func (c *Core) endLead() {
 		c.before = c.l
 	}
 	c.l = nil
+}
+
+// stepDown ends this process's lead. Others may be elected; if not, it is, in a later term. Raft has no
+// such call, but whoever hears of a later term leads no more.
+func (c *Core) stepDown() {
+	_ = c.node.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: new(uint64(c.id)), To: new(uint64(c.id)), Term: new(c.Term() + 1)})
+	c.ready()
+}
+
+// match returns how much of the log a server has acknowledged to this leader.
+func (c *Core) match(id ID) (index uint64) {
+	c.node.WithProgress(func(other uint64, _ raft.ProgressType, p tracker.Progress) {
+		if other == uint64(id) {
+			index = p.Match
+		}
+	})
+	return index
 }
 
 // takeLead begins to lead, once all is applied that the leaders before have committed: the
@@ -236,7 +256,7 @@ func (c *Core) confirmed(round []byte) {
 
 // observe returns what this process sees for itself.
 func (c *Core) observe() leader.Observation {
-	s := leader.Observation{Self: c.cfg.Name, Boots: map[string]string{c.cfg.Name: c.self.boot}, Unreachable: make(map[kmutex.Node]time.Duration)}
+	s := leader.Observation{Self: c.cfg.Name, Boots: map[string]string{c.cfg.Name: c.self.boot}, Unreachable: make(map[kmutex.Node]time.Duration), Outsiders: c.outsiders()}
 	for _, g := range c.peers.gossip {
 		if g.Alive && g.Name != c.cfg.Name {
 			s.Boots[g.Name] = g.Boot
@@ -251,6 +271,30 @@ func (c *Core) observe() leader.Observation {
 		}
 	}
 	return s
+}
+
+// knocked notes, as the leader, that a gateway would come in if another one led.
+func (c *Core) knocked(name string) {
+	if _, seen := c.peers.seen(name); c.l != nil && seen {
+		c.l.knocked[name] = c.now
+	}
+}
+
+// outsiders returns the gateways that reach a member and not this leader.
+func (c *Core) outsiders() []string {
+	var names []string
+	for name, at := range c.l.knocked {
+		_, in := c.machine.View().Named(name)
+		_, reached := c.peers.named(name)
+		switch {
+		case in || reached || c.now-at > c.lease():
+			delete(c.l.knocked, name)
+		case c.now-at <= c.lease()/2:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Bounds on one command: how many nodes it names, and how many with a reason for each.
@@ -332,6 +376,9 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 	if l == nil || l.grantor == nil {
 		if from != c.id {
 			c.sayHello(from) // it has the leader's name
+			if leads := c.peers.conns[c.lead]; leads != nil && !slices.Contains(j.Reaches, leads.name) {
+				c.send(c.lead, Message{Knocks: j.Join.Name})
+			}
 		}
 		return
 	}

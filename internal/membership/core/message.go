@@ -22,6 +22,9 @@ type Message struct {
 	Renew *Renew   `json:"renew,omitempty"`
 	Grant *Grant   `json:"grant,omitempty"`
 	Ask   *Command `json:"ask,omitempty"`
+	// Knocks is the name of a gateway that asks the sender to be let in, and has no connection
+	// to the leader.
+	Knocks string `json:"knocks,omitempty"`
 
 	// raft is raft's own. It is never changed, so that many may have it.
 	raft *pb.Message
@@ -49,8 +52,9 @@ type Hello struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Leader is the process that leads, as far as it knows.
 	Leader ID `json:"leader,omitempty"`
-	// Agreed is how far it knows the log to be agreed on.
+	// Agreed is how far it knows the log to be agreed on, and Last where its own ends.
 	Agreed Position `json:"agreed"`
+	Last   Position `json:"last"`
 	// Sees are the gateways that it wants to found a cluster with, and Founders those that
 	// it has founded one with.
 	Sees     []string  `json:"sees,omitempty"`
@@ -142,7 +146,7 @@ func DecodeMessage(data []byte) (Message, error) {
 
 func (m Message) fields() int {
 	n := 0
-	for _, set := range []bool{m.Hello != nil, m.Join != nil, m.Renew != nil, m.Grant != nil, m.Ask != nil} {
+	for _, set := range []bool{m.Hello != nil, m.Join != nil, m.Renew != nil, m.Grant != nil, m.Ask != nil, m.Knocks != ""} {
 		if set {
 			n++
 		}
@@ -180,6 +184,8 @@ func (m Message) kind() string {
 		return "renew"
 	case m.Grant != nil:
 		return "grant"
+	case m.Knocks != "":
+		return "knocks"
 	default:
 		return "ask"
 	}

@@ -240,7 +240,7 @@ func (c *Core) trip() time.Duration {
 func (c *Core) hello() Hello {
 	return Hello{
 		Name: c.cfg.Name, Boot: c.self.boot, Addr: c.cfg.Addr, Cluster: c.stored.note.Cluster,
-		Leader: c.lead, Agreed: c.applied, Sees: c.sees(), Founders: c.stored.note.Founders,
+		Leader: c.lead, Agreed: c.agreed(), Last: c.last(), Sees: c.sees(), Founders: c.stored.note.Founders,
 	}
 }
 

@@ -46,13 +46,32 @@ func (c *Core) callRoll() {
 }
 
 // heardHello takes in what a process says of itself.
-func (c *Core) heardHello(h *Hello) {
+func (c *Core) heardHello(from ID, h *Hello) {
+	if c.l != nil && h.Cluster == c.stored.note.Cluster && h.Last.Index < c.match(from) {
+		// It has lost what it had acknowledged. Raft does not send it again within a term.
+		c.log(slog.LevelWarn, "a gateway has lost what its disk had taken: leading in another term", slog.String("name", h.Name))
+		c.stepDown()
+	}
 	if h.Cluster != "" && h.Cluster == c.stored.note.Cluster && c.roll.calling && c.roll.floor.Before(h.Agreed) {
 		c.roll.floor, c.roll.from = h.Agreed, h.Name
 	}
 	if c.lead == 0 && h.Leader != 0 && h.Leader != c.self.toldOf && c.peers.conns[h.Leader] != nil {
 		c.self.toldOf, c.self.joinAt = h.Leader, c.now // it may let this gateway in
 	}
+}
+
+// agreed returns how far this process knows the log to be agreed on, also before it was
+// started.
+func (c *Core) agreed() Position {
+	hard, _, err := c.stored.log.InitialState() // never fails
+	if err != nil || hard.GetCommit() <= c.applied.Index {
+		return c.applied
+	}
+	term, err := c.stored.log.Term(hard.GetCommit())
+	if err != nil {
+		return c.applied
+	}
+	return Position{hard.GetCommit(), term}
 }
 
 // last returns where the log ends.

@@ -64,6 +64,7 @@ type host struct {
 	write   time.Duration // how long a write takes
 	hangs   bool          // no write ends
 	hung    func()        // the one that does not
+	three   int           // how much it has since three vote
 	rate    float64
 	offset  time.Duration
 
@@ -607,6 +608,9 @@ func (w *world) judge(h *host) {
 			w.fail("term %d has two leaders", term)
 		}
 		w.leaders[term] = h.core.ID()
+	}
+	if h.three == 0 && len(h.core.Voters()) >= 3 && len(h.writing) == 0 {
+		h.three = len(h.disk)
 	}
 	_, c := h.core.Applied()
 	if c.Index == 0 {
