@@ -228,3 +228,29 @@ func TestOneLink(t *testing.T) {
 		}
 	}
 }
+
+// However gateways come and go, an odd number of them votes.
+func TestVotesAreOdd(t *testing.T) {
+	w := started(1, 5, time.Second)
+	check := func() {
+		for _, h := range w.hosts {
+			if h.core != nil && len(h.core.Voters())%2 == 0 && len(h.core.Voters()) > 0 {
+				t.Fatalf("an even number of voters at %s: %x", h.name, h.core.Voters())
+			}
+		}
+	}
+	for _, h := range w.hosts[1:] {
+		h.expect, h.joining = 1, true
+	}
+	w.hosts[0].expect = 1
+	whole := func() bool { check(); return w.whole(w.hosts...) && len(w.leader().core.Voters()) == 5 }
+	if !w.runUntil(20*time.Second, whole) {
+		t.Fatalf("not whole: %v %s", w.errs, w.state())
+	}
+	w.hosts[3].kill(false)
+	w.runUntil(w.now+5*time.Second, func() bool { check(); return false })
+	w.hosts[3].start()
+	if !w.runUntil(w.now+20*time.Second, whole) {
+		t.Fatalf("not whole again: %v %s", w.errs, w.state())
+	}
+}

@@ -11,8 +11,9 @@ import (
 )
 
 var (
-	worlds   = flag.Int("core.seeds", 60, "how many worlds TestWorlds runs")
-	oneWorld = flag.Uint64("core.seed", 0, "run only this world, and trace it")
+	worlds     = flag.Int("core.seeds", 60, "how many worlds TestWorlds runs")
+	firstWorld = flag.Uint64("core.first", 1, "the first of them")
+	oneWorld   = flag.Uint64("core.seed", 0, "run only this world, and trace it")
 )
 
 // Whatever happens, what was agreed on stays, nobody stands who has been let go, and when it is over all
@@ -29,7 +30,7 @@ func TestWorlds(t *testing.T) {
 		return
 	}
 	var steps uint64
-	for seed := uint64(1); seed <= uint64(*worlds); seed++ {
+	for seed := *firstWorld; seed < *firstWorld+uint64(*worlds); seed++ {
 		w := drawWorld(seed)
 		w.play()
 		steps += w.steps

@@ -1,0 +1,70 @@
+// Package core is one process's part in the agreement on views: who is in, which pools
+// there are, who holds a lease, who leads, who votes. Everything that decides is here.
+//
+// # Model
+//
+// The package is pure: no clock, goroutine, lock or I/O, and its random numbers have a seed. [Core.Step]
+// takes in one [Event] at an instant, and returns [Effects]: messages to send, records to write,
+// gateways to dial, the view, the standing, and when to call it again. The same events at the same
+// instants have the same effects, so a run repeats from a seed. A driver has the
+// goroutines, sockets, disk and clock, and decides nothing.
+//
+// A time.Duration is an instant of the process's own clock. It must go on while the machine
+// sleeps, and may be a tenth too fast or too slow.
+//
+// # What the driver promises
+//
+//   - A connection carries messages in order. Any of them may be lost, and none comes twice. There
+//     is at most one connection to a process at a time; the driver says when it begins and ends. Who
+//     is at the other end is proven: Received.From is the process that has sent the message.
+//   - A record that it calls Written is on disk, and all before it. After a crash, Load is given
+//     those and, of the others, as many as follow them without a gap.
+//   - Effects are carried out before the next Step, or at least in the order of the Steps.
+//
+// # What it promises
+//
+//   - Views of the same number are the same everywhere, and what was agreed on stays.
+//   - A [Standing] ends before any view says that its lease is over: package lease has the
+//     argument, and its last section what a round is here.
+//   - As long as a majority of the voters reach each other there is a leader, soon: see the table.
+//   - Messages are checked in form and bounded before they are believed; who sends them is a member,
+//     and trusted. What contradicts what was agreed on here panics: the process ends, and its lease
+//     with it.
+//
+// # Raft
+//
+// go.etcd.io/raft lives inside, with what it has for this: pre-votes, a leader that steps down
+// without a majority (CheckQuorum), ReadIndex for rounds, learners for who does not vote, joint
+// changes, and writes as messages (AsyncStorageWrites), so that a slow disk keeps no heartbeat. Its
+// election timers have no seed, so followers never hear a tick; elections are called in
+// election.go.
+//
+// # Times
+//
+// L is the lease.
+//
+//	heartbeats, and ticks of the leader        L/15
+//	a leader without a majority leads for      L/3 to 2 L/3
+//	a leader is silent after                   L/3 + up to L/6, or .6 L since a renewal was sent that it granted
+//	a process is gone                          no connection, and three dials have failed
+//	from there to asking for votes             L/50 + up to L/20
+//	from there to asking again                 L/5 + up to L/3; at least two elections, as round trips and writes go
+//	rounds                                     L/20 apart
+//	renewals                                   L/6 apart
+//
+// # Layers
+//
+// Files call those to their right and below.
+//
+//	core.go             the events
+//	the leader's work   lead.go, voters.go
+//	this gateway        found.go, incarnation.go, command.go
+//	elections           election.go, rollcall.go
+//	other processes     peers.go
+//	raft                raft.go, stored.go
+//	words               event.go, effect.go, message.go, times.go
+//
+// Source: Ongaro, Ousterhout, "In search of an understandable consensus algorithm", USENIX ATC
+// 2014; Ongaro, "Consensus: bridging theory and practice", 2014, 4.3 (joint changes), 6.4
+// (reads), 9.6 (pre-votes); go.etcd.io/raft.
+package core
