@@ -254,3 +254,19 @@ func TestVotesAreOdd(t *testing.T) {
 		t.Fatalf("not whole again: %v %s", w.errs, w.state())
 	}
 }
+
+// The only voter of two gateways hands its vote and the lead over when it leaves.
+func TestPairLeaves(t *testing.T) {
+	w := started(1, 2, time.Second)
+	if !w.runUntil(20*time.Second, func() bool { return w.whole(w.hosts...) }) {
+		t.Fatalf("not whole: %v", w.errs)
+	}
+	l := w.leader()
+	other := w.other(l)
+	began := w.now
+	l.step(Leave{})
+	if !w.runUntil(w.now+5*time.Second, func() bool { return l.left && w.whole(other) && len(other.core.Voters()) == 1 }) {
+		t.Fatalf("%v %s", w.errs, w.state())
+	}
+	t.Logf("after %v", (w.now - began).Round(ms))
+}

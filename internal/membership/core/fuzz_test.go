@@ -88,6 +88,12 @@ func (w *world) play() {
 	w.runUntil(w.now+leaveTime+time.Second, func() bool {
 		return !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.core != nil && h.core.leaving })
 	})
+	for _, h := range w.hosts {
+		if h.left {
+			h.kill(false)
+			h.start()
+		}
+	}
 	from := w.now
 	if !w.runUntil(w.now+within, func() bool { return w.whole(w.hosts...) }) {
 		w.fail("not whole again %v after all was mended: %s", w.now-from, w.state())
@@ -177,7 +183,7 @@ func (w *world) state() string {
 		}
 		fmt.Fprintf(&b, "\n%s: %x %v term %d leader %x view %d stands %t applied %v last %v voters %x servers %v conns %v", h.name, uint64(h.core.ID()), h.core.state,
 			h.core.Term(), uint64(h.core.lead), h.view.Number, h.stands(), h.core.applied, h.core.last(), h.core.Voters(), h.core.servers, h.core.peers.names())
-		fmt.Fprintf(&b, " %s", describe(h.view))
+		fmt.Fprintf(&b, " %s writes %d leads %t busy %t hangs %t writing %d wakes %s", describe(h.view), len(h.core.writes), h.core.l != nil, h.busy, h.hangs, len(h.writing), h.core.wakes())
 	}
 	return b.String()
 }

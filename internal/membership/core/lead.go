@@ -51,7 +51,7 @@ func (c *Core) beginLead() {
 	c.l = &leadership{
 		term: c.Term(), waiting: make(map[ID]lease.Renewal), proposed: make(map[uint64]time.Duration), joining: make(map[string]time.Duration),
 		tickAt: c.now + c.tick(), judgeAt: c.now, lookAt: c.now, dead: make(map[ID]time.Duration), away: make(map[ID]time.Duration),
-		began: -time.Hour, entries: make(map[[entryHeader]byte]bool), handing: -time.Hour, knocked: make(map[string]time.Duration),
+		began: -time.Hour, entries: make(map[[entryHeader]byte]bool), knocked: make(map[string]time.Duration),
 	}
 	c.log(slog.LevelDebug, "elected", slog.Uint64("term", c.l.term))
 }
@@ -344,7 +344,7 @@ func (c *Core) judge() {
 // handOver passes the lead on to a voter that is there, a member and one that serves
 // if there is one.
 func (c *Core) handOver() {
-	if c.state != raft.StateLeader || c.now < c.l.handing+c.lease()/3 {
+	if c.state != raft.StateLeader || c.l.handing != 0 && c.now < c.l.handing+c.lease()/3 {
 		return
 	}
 	c.l.handing = c.now
@@ -367,6 +367,22 @@ func (c *Core) handOver() {
 	}
 	if best != 0 {
 		c.node.TransferLeader(uint64(best))
+		return
+	}
+	c.l.handing = 0
+	c.giveVote()
+}
+
+// giveVote gives a member a vote that is there, so that it can lead.
+func (c *Core) giveVote() {
+	if c.l.changing != 0 && c.now-c.l.changing < c.lease()/3 {
+		return
+	}
+	for _, id := range c.conf.GetLearners() {
+		if m, in := c.member(ID(id)); in && c.peers.conns[ID(id)] != nil && !m.Witness && c.caughtUp(ID(id)) {
+			c.changeConf(&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeAddNode.Enum(), NodeId: new(id)}}})
+			return
+		}
 	}
 }
 
