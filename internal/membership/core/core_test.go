@@ -270,3 +270,37 @@ func TestPairLeaves(t *testing.T) {
 	}
 	t.Logf("after %v", (w.now - began).Round(ms))
 }
+
+// A leader that was stopped, and wakes when another one leads, extends no lease: not even that of a
+// member that reaches nobody else.
+func TestDeposedLeader(t *testing.T) {
+	const lease = time.Second
+	expired := 0
+	for seed := range uint64(20) {
+		w := started(seed, 5, lease)
+		if !w.runUntil(20*time.Second, func() bool { return w.whole(w.hosts...) }) {
+			t.Fatalf("not whole: %v", w.errs)
+		}
+		l := w.leader()
+		x := w.other(l)
+		node := x.stand.Node
+		l.pause()
+		w.after(time.Duration(w.r.Int64N(int64(lease/4)))+lease*6/10, l.resume)
+		for _, h := range w.hosts {
+			if h != l && h != x {
+				w.cutBoth(x.i, h.i, true)
+				w.cutBoth(l.i, h.i, true)
+			}
+		}
+		w.runFor(4 * lease)
+		if len(w.errs) > 0 {
+			t.Fatalf("seed %d: %v", seed, w.errs)
+		}
+		if _, over := w.expired[node]; over {
+			expired++
+		}
+	}
+	if expired < 10 {
+		t.Errorf("%d of 20 leases are over: that shows nothing", expired)
+	}
+}
