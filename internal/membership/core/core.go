@@ -172,7 +172,7 @@ func (c *Core) take(e Event) {
 	case Dialed:
 		c.dialed(e)
 	case Gossip:
-		c.peers.gossip = e.Gateways
+		c.peers.gossip, c.peers.next = e.Gateways, c.now
 	case Missing:
 		c.self.missing = e.Since
 	case Written:
@@ -262,7 +262,7 @@ func (c *Core) follow() bool {
 	if v == c.view {
 		return false
 	}
-	c.view, c.out.View = v, v
+	c.view, c.out.View, c.peers.next = v, v, c.now
 	c.self.follow(c)
 	if c.l != nil {
 		c.l.follow(c)

@@ -71,7 +71,7 @@ func (c *Core) tellStanding(s Standing) {
 func (c *Core) rejoin() {
 	c.lapse()
 	i := &c.self
-	if !i.void || c.diverged {
+	if !i.void || c.diverged || c.leaving {
 		return
 	}
 	i.rejoins++

@@ -86,6 +86,9 @@ func (s *Stored) Whole() ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRecord, err)
 	}
+	if hard == nil {
+		hard = &pb.HardState{}
+	}
 	first, _ := s.log.FirstIndex() // never fails
 	last, _ := s.log.LastIndex()   // never fails
 	m := &pb.Message{Snapshot: s.snap, Term: hard.Term, Vote: hard.Vote, Commit: hard.Commit}
