@@ -25,7 +25,7 @@
 //
 //   - Views of the same number are the same everywhere, and what was agreed on stays.
 //   - A [Standing] ends before any view says that its lease is over: package lease has the
-//     argument, and its last section what a round is here.
+//     argument, and below is what a round is here.
 //   - As long as a majority of the voters reach each other there is a leader, soon: see the table.
 //   - Messages are checked in form and bounded before they are believed; who sends them is a member,
 //     and trusted. What contradicts what was agreed on here panics: the process ends, and its lease
@@ -38,6 +38,29 @@
 // changes, and writes as messages (AsyncStorageWrites), so that a slow disk keeps no heartbeat. Its
 // election timers have no seed, so followers never hear a tick; elections are called in
 // election.go.
+//
+// # Why a round is enough for a lease
+//
+// A renewal is granted when ReadIndex confirms a round that began after the renewal had come: a
+// majority of the voters has answered a heartbeat of the round in the leader's term. Raft counts
+// the voters by the configuration that the leader has applied when the last answer comes, not when the
+// round began. Say that the leader A of term T is confirmed by a majority Q of the configuration C, and that
+// B is the next later leader that is ever elected, by a majority of D. What has to hold is that B was
+// elected after the renewal had come: then B begins to wait after it, and so do those that follow.
+//
+//   - If C and D are the same or neighbours (one joint step, or one server, apart), Q and B's majority
+//     have a voter in common. Who has voted for B answers no heartbeat of T any more, so that voter
+//     answered first, and it answered a question that was asked after the renewal had come.
+//   - D is not two changes newer than C: only leaders make changes, and none led between A and B but
+//     A, which had not applied more than C.
+//   - D is not two changes older than C. A applied each of them before it proposed the next, so it sent
+//     the second with word that the first is agreed on. A majority of the configuration between the two
+//     has the second, and meets B's majority: so B's log has it as well, or B was not elected. B
+//     had it from A, with that word, and raft lets nobody stand who has not applied a change that
+//     it knows to be agreed on.
+//
+// An answer does not wait for the disk. A voter that loses its term with its memory may vote again in
+// T or earlier, which makes no leader later than A; in a later term it votes after its answer.
 //
 // # Times
 //

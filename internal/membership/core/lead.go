@@ -355,7 +355,8 @@ func (c *Core) handOver() {
 			continue
 		}
 		rank := 1 + c.rand.IntN(64)
-		if m, in := c.member(id); in {
+		// One that has to stay out may be whom the others reach.
+		if m, in := c.member(id); in && (c.leaving || c.rand.IntN(2) == 0) {
 			rank += 128
 			if !m.Witness {
 				rank += 64
