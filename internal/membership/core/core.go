@@ -14,7 +14,6 @@ import (
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/internal/membership/views"
-	"github.com/kgate/kgate/kmutex"
 )
 
 // Config says who a process is and how it takes part.
@@ -353,12 +352,6 @@ func (c *Core) member(id ID) (views.Member, bool) {
 		}
 	}
 	return views.Member{}, false
-}
-
-// node of a member's name; used by what needs one.
-func (c *Core) nodeNamed(name string) (kmutex.Node, bool) {
-	m, in := c.machine.View().Named(name)
-	return m.Node, in
 }
 
 var errDiverged = errors.New("membership: this gateway's state is not what the others have agreed on: one of them has a defect, or a disk has lost what it had taken")

@@ -80,7 +80,7 @@
 // Files call those to their right and below.
 //
 //	core.go             the events
-//	the leader's work   lead.go, voters.go
+//	the leader's work   lead.go; judge.go, join.go, voters.go, handover.go; round.go
 //	this gateway        found.go, incarnation.go, command.go
 //	elections           election.go, rollcall.go
 //	other processes     peers.go

@@ -16,7 +16,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "two leaders|differs|agreed on|not whole|panic",
 		},
 		{
-			Name: "a leader grants leases without asking", File: "lead.go",
+			Name: "a leader grants leases without asking", File: "round.go",
 			Old:    "c.node.ReadIndex(binary.BigEndian.AppendUint64(nil, l.grantor.Ask()))",
 			New:    "c.confirmed(binary.BigEndian.AppendUint64(nil, l.grantor.Ask()))",
 			Caught: "says its lease is over", By: "^TestDeposedLeader$",

@@ -45,6 +45,7 @@ func (c *Core) nextTry() time.Duration {
 func (c *Core) answers() time.Duration {
 	return min(max(c.lease()/4, 300*time.Millisecond), time.Second)
 }
+
 func (c *Core) connects() time.Duration { return max(c.answers(), min(c.lease()*2/3, 5*time.Second)) }
 
 // roundGap is the least time between two rounds, and roundDelay how long one waits for

@@ -162,7 +162,7 @@ func (h *host) start() {
 	h.boots++
 	h.run++
 	h.w.ids++
-	stored := NewStored(ID(1000*(h.w.ids)+h.w.r.Uint64N(1000)), h.name)
+	stored := NewStored(ID(1000*h.w.ids+h.w.r.Uint64N(1000)), h.name)
 	if !h.memory {
 		for _, r := range h.disk {
 			if err := stored.Load(r); err != nil {
@@ -247,9 +247,7 @@ func (h *host) effects(out Effects) {
 	for _, l := range out.Log {
 		w.tracef("%s: %s %v", h.name, l.Text, l.Attrs)
 	}
-	for _, wr := range out.Write {
-		h.writing = append(h.writing, wr)
-	}
+	h.writing = append(h.writing, out.Write...)
 	h.flush()
 	for _, s := range out.Send {
 		h.deliver(s)
@@ -530,6 +528,7 @@ func (w *world) gossip(after time.Duration) {
 }
 
 func (h *host) pause() { h.paused = true; h.w.tracef("%s pauses", h.name); h.w.gossip(h.w.lease / 3) }
+
 func (h *host) resume() {
 	h.paused = false
 	h.w.tracef("%s goes on", h.name)

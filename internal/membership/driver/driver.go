@@ -213,7 +213,7 @@ func (c *Cluster) gossip() {
 // carryOut does what an event has led to.
 func (c *Cluster) carryOut(out core.Effects) {
 	for _, l := range out.Log {
-		c.config.Logger.LogAttrs(c.closing, l.Level, l.Text, l.Attrs...)
+		c.config.Logger.LogAttrs(c.closing, l.Level, l.Text, l.Attrs...) //nolint:sloglint // the core's texts are constant
 	}
 	if len(out.Write) > 0 {
 		c.disk.write(out.Write)
