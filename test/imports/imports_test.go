@@ -44,6 +44,8 @@ var allowed = map[string][]string{
 	"internal/membership":          {"internal/inbound", "internal/peercall", "internal/admission", "chordring", "chordring/serfring", "internal/peercert", "kmutex", "internal/membership/leader", "internal/membership/lease", "internal/membership/views", "internal/journal", "internal/membership/raftfile", "internal/oncelog"},
 	"internal/journal":             {},
 	"internal/journal/journaltest": {"internal/journal"},
+	"internal/membership/core":     {"internal/membership/leader", "internal/membership/lease", "internal/membership/views", "kmutex"},
+	"internal/membership/driver":   {"chordring/serfring", "internal/journal", "internal/membership/core", "internal/membership/views", "internal/peercert", "kmutex"},
 	"internal/membership/raftfile": {"internal/journal"},
 	"internal/membership/views":    {"internal/admission", "chordring", "kmutex", "internal/membership/leader", "internal/membership/lease"},
 	"telemetry":                    {"internal/admission", "kmutex"},

@@ -304,3 +304,64 @@ func TestDeposedLeader(t *testing.T) {
 		t.Errorf("%d of 20 leases are over: that shows nothing", expired)
 	}
 }
+
+// A process may end after any write: before raft knows that it is on disk, and with what came behind it
+// lost. Nothing that was agreed on is, and all go on.
+func TestCrashAtEveryWrite(t *testing.T) {
+	crashes := 0
+	for i := range 3 {
+		for at := 1; ; at++ {
+			w := started(uint64(at), 3, 500*ms)
+			h := w.hosts[i]
+			h.crashAt = at
+			w.runUntil(10*time.Second, func() bool { return w.whole(w.hosts...) })
+			w.hosts[0].define()
+			for k := range 12 {
+				w.propose(k + 2)
+				w.runFor(50 * ms)
+			}
+			if h.writes < at {
+				break // there are no more
+			}
+			crashes++
+			if !w.runUntil(w.now+15*time.Second, func() bool { return w.whole(w.hosts...) }) || len(w.errs) > 0 {
+				t.Fatalf("%s ends after write %d: %v %s", h.name, at, w.errs, w.state())
+			}
+			h.crashAt = 0
+		}
+	}
+	t.Logf("%d crashes", crashes)
+	if crashes < 60 {
+		t.Errorf("%d crashes are few", crashes)
+	}
+}
+
+// propose has some host that runs set k.
+func (w *world) propose(k int) {
+	for _, h := range w.hosts {
+		if h.core != nil {
+			h.propose(k)
+			return
+		}
+	}
+}
+
+// Many gateways come in one after the other, and rest.
+func TestForty(t *testing.T) {
+	w := started(1, 40, 3*time.Second)
+	for _, h := range w.hosts {
+		h.expect = 3
+	}
+	for _, h := range w.hosts[3:] {
+		h.expect, h.joining = 1, true
+	}
+	if !w.runUntil(60*time.Second, func() bool { return w.whole(w.hosts...) }) {
+		t.Fatalf("not whole: %v %.2000s", w.errs, w.state())
+	}
+	at, elected, steps := w.now, len(w.leaders), w.steps
+	w.runFor(30 * time.Second)
+	t.Logf("whole after %v; %d steps of all in a second of rest", at.Round(ms), (w.steps-steps)/30)
+	if len(w.leaders) != elected || !w.whole(w.hosts...) {
+		t.Errorf("%d elections, %s", len(w.leaders)-elected, w.state())
+	}
+}

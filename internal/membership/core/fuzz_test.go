@@ -57,6 +57,7 @@ func drawWorld(seed uint64) *world {
 			h.expect, h.joining = 1, true
 		}
 		h.write = []time.Duration{ms / 2, 5 * ms, 40 * ms}[r.IntN(3)]
+		h.witness = n > 2 && r.IntN(8) == 0
 		h.rate = 0.92 + 0.16*r.Float64()
 	}
 	return w

@@ -341,6 +341,9 @@ func (c *Core) sendRaft(m *pb.Message) {
 		}
 		return
 	}
+	if m.GetType() == pb.MsgHeartbeatResp && len(c.writes) > 0 && c.now-c.writes[0].at > c.lease() {
+		return // it takes in no entries, so a leader must not count on it
+	}
 	if m.GetType() == pb.MsgHeartbeat && slices.Contains(c.conf.GetLearners(), uint64(to)) {
 		if c.now-p.beat < c.lease()/6 {
 			return

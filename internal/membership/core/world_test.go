@@ -64,6 +64,8 @@ type host struct {
 	write   time.Duration // how long a write takes
 	hangs   bool          // no write ends
 	hung    func()        // the one that does not
+	writes  int           // how many there were
+	crashAt int           // when so many are on disk its process ends; 0: never
 	three   int           // how much it has since three vote
 	rate    float64
 	offset  time.Duration
@@ -109,13 +111,20 @@ func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
 func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
 func (e *events) Pop() any     { last := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return last }
 
+func hostName(i int) string {
+	if i < 26 {
+		return string(rune('a' + i))
+	}
+	return fmt.Sprintf("z%02d", i)
+}
+
 func newWorld(seed uint64, hosts int, lease time.Duration) *world {
 	w := &world{
 		r: rand.New(rand.NewPCG(seed, 0x6b67617465)), lease: lease, cut: make(map[[2]int]bool), delay: ms,
 		leaders: make(map[uint64]ID), agreed: make(map[uint64]string), seen: make(map[uint64]string), expired: make(map[kmutex.Node]uint64),
 	}
 	for i := range hosts {
-		h := &host{w: w, i: i, name: string(rune('a' + i)), rate: 1, write: ms, expect: hosts, conns: make(map[int]*link)}
+		h := &host{w: w, i: i, name: hostName(i), rate: 1, write: ms, expect: hosts, conns: make(map[int]*link)}
 		h.offset = time.Duration(w.r.Int64N(int64(time.Hour)))
 		w.hosts = append(w.hosts, h)
 	}
@@ -313,6 +322,12 @@ func (h *host) flush() {
 		h.writing = slices.Clone(h.writing[n:])
 		for _, wr := range done {
 			h.disk = append(h.disk, wr.Record)
+			if h.writes++; h.writes == h.crashAt {
+				h.writing = nil // of what comes after it, nothing is on disk
+				h.kill(false)
+				h.w.after(h.w.lease/2, h.start)
+				return
+			}
 		}
 		h.step(Written{done[n-1].Number})
 		h.flush()
