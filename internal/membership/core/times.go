@@ -31,13 +31,16 @@ func (c *Core) patience() time.Duration {
 }
 
 // hesitation is how long a voter without a leader waits for somebody else's election.
-func (c *Core) hesitation() time.Duration { l := c.lease(); return l/50 + c.random(l/20) }
+func (c *Core) hesitation() time.Duration {
+	l := c.lease()
+	return l/50 + c.random(max(l/20, 2*c.trip()))
+}
 
 // nextTry is how long an election may take until the next one: two round trips and two writes, with
 // room for as many again.
 func (c *Core) nextTry() time.Duration {
 	l := c.lease()
-	return max(l/5+c.random(l/3), 2*(2*c.trip()+2*c.pace.typical())+c.random(l/5))
+	return max(l/5+c.random(l/3), 2*(2*c.trip()+2*c.pace.typical())+c.random(max(l/5, 2*c.trip())))
 }
 
 // answers is how long a host may take to answer a dial at all. Its loss shows only after that, so
