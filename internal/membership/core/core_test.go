@@ -365,3 +365,22 @@ func TestForty(t *testing.T) {
 		t.Errorf("%d elections, %s", len(w.leaders)-elected, w.state())
 	}
 }
+
+// A gateway whose renewals are late forgets its leader, and renews with it all the same.
+func TestForgottenLeader(t *testing.T) {
+	const lease = time.Second
+	w := started(1, 5, lease)
+	if !w.runUntil(20*time.Second, func() bool { return w.whole(w.hosts...) }) {
+		t.Fatalf("not whole: %v", w.errs)
+	}
+	l := w.leader()
+	x := w.other(l)
+	node := x.stand.Node
+	w.setCut(x.i, l.i, true)
+	w.runFor(lease * 61 / 100)
+	w.setCut(x.i, l.i, false)
+	w.runFor(2 * lease)
+	if !w.whole(w.hosts...) || x.stand.Node != node || w.leader() != l {
+		t.Errorf("not whole, or another: %v %s", w.errs, w.state())
+	}
+}
