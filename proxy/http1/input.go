@@ -42,7 +42,7 @@ func (b *buffer) giveBack() {
 	}
 }
 
-// Input is what has been read from a connection and not used. It lends a buffer to
+// Input is what has been read from a connection and not used. It borrows a buffer to
 // read, and gives it back at a Release with nothing in it. It is for one goroutine at a time.
 type Input struct {
 	src  io.Reader
