@@ -23,8 +23,8 @@ dist-again: ## make dist twice, the second time elsewhere and from nothing, and 
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
-# Two modules: the product's, and test, which needs more than who imports kgate should
-# inherit. go.work joins them: "work" is the packages of both. Many tests wait for most of
+# Three modules: the product's, and test and an example, which need more than who imports kgate
+# should inherit. go.work joins them: "work" is the packages of all. Many tests wait for most of
 # their time, so more of them run at once than there are processors, and those that take
 # longest begin first.
 WORK = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off -p 5 -parallel 8 \
@@ -69,7 +69,7 @@ bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admiss
 
 lint: $(LINT) ## golangci-lint as .golangci.yaml says
 	cd tools && GOWORK=off $(GO) vet ./...
-	$(LINT) run ./... ./test/...
+	$(LINT) run ./... ./test/... ./examples/kgrpc
 	$(LINT) fmt --diff ./...
 
 fmt: $(LINT) ## format
@@ -79,7 +79,7 @@ $(LINT): tools/go.mod
 	cd tools && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 tidy: ## tidy the module files
-	@set -e; for module in . test tools tools/chart contrib/caddy; do (cd $$module && GOWORK=off $(GO) mod tidy); done
+	@set -e; for module in . test examples/kgrpc tools tools/chart contrib/caddy; do (cd $$module && GOWORK=off $(GO) mod tidy); done
 
 cover: ## coverage of the unit tests
 	$(GO) test -short -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1

@@ -3,7 +3,7 @@ package kgate
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -11,16 +11,19 @@ import (
 	"github.com/kgate/kgate/proxy"
 )
 
-// Errors of [Node.Acquire], all but ErrClosed wrapped by a *[Refused].
+// Why a node does not admit a request: the Reason of a *[RefusedError], which wraps it. ErrClosed
+// stands alone.
 var (
 	// ErrQueueFull: as many wait at this node as the pool's QueueLimit allows.
 	ErrQueueFull error = admission.QueueFull
 	// ErrClientLimit: the client has as many requests here as it may.
 	ErrClientLimit error = admission.ClientLimit
+	// ErrBusy: no slot was free for TryAcquire.
+	ErrBusy error = admission.Timeout
 	// ErrDraining: the node is being taken out of service.
 	ErrDraining error = admission.Draining
 	// ErrIsolated: the node is not part of the cluster (yet), or has lost its lease. The
-	// text of the *Refused says what is missing.
+	// error's text says what is missing. Acquire waits in place of that.
 	ErrIsolated error = admission.Isolated
 	// ErrCancelled: an operator took the request out of the line.
 	ErrCancelled error = admission.Cancelled
@@ -45,52 +48,60 @@ var (
 // the slot: read the answer of that to its end, or close it, or acquire another slot.
 var ErrSlotInUse = proxy.ErrSlotInUse
 
-// errNilContext is for callers whom a panic far below would tell nothing.
-var errNilContext = errors.New("kgate: nil context: pass context.Background() if there is no other")
+// For callers whom a panic far below would tell nothing.
+var (
+	errNilContext = errors.New("kgate: nil context: pass context.Background() if there is no other")
+	errNotStarted = errors.New("kgate: this Node was not started: take the one that Start returns")
+	errNoTicket   = errors.New("kgate: this Ticket has no ID: take the one that RequestTicket or Node.Ticket returns")
+)
 
-// Refused is the error of a request that the node does not admit.
-type Refused struct {
-	Pool string
+// RefusedError is the error of a request that the node does not admit.
+type RefusedError struct {
+	Pool string // empty: of a call about a ticket
+	// Reason is ErrQueueFull, ErrClientLimit, ErrBusy, ErrDraining, ErrIsolated, ErrCancelled or
+	// ErrUnknownPool.
+	Reason error
 	// RetryAfter is when it may be worthwhile to try again; 0: not known.
 	RetryAfter time.Duration
 
-	reason error
-	text   string
+	text string
 }
 
-func (r *Refused) Error() string {
-	if r.Pool == "" { // of a call about a ticket
+func (r *RefusedError) Error() string {
+	if r.Pool == "" {
 		return "kgate: " + r.text
 	}
 	return fmt.Sprintf("kgate: pool %q: %s", r.Pool, r.text)
 }
 
-// Unwrap returns the reason: ErrQueueFull, ErrClientLimit, ErrDraining, ErrIsolated,
-// ErrCancelled or ErrUnknownPool.
-func (r *Refused) Unwrap() error { return r.reason }
+// Unwrap returns the Reason.
+func (r *RefusedError) Unwrap() error { return r.Reason }
+
+// ConfigError is what is wrong with a field of a [Config]. The error of [Start] wraps one for
+// each: errors.As finds the first.
+type ConfigError struct {
+	// Field as Go writes it, such as Pools[0].K or Peers.Listen.
+	Field string
+	// Problem says what is wrong, and what to set.
+	Problem string
+}
+
+func (e *ConfigError) Error() string { return "kgate: Config." + e.Field + ": " + e.Problem }
 
 // insideError is an error of a package inside, as this package tells it.
 type insideError struct{ error }
 
-// inside returns err as this package's own error; nil if err is nil.
-func inside(err error) error {
-	if err == nil {
-		return nil
+// outside returns err as this package's own error; nil if err is nil.
+func outside(err error) error {
+	if own := (*ConfigError)(nil); err == nil || errors.As(err, &own) {
+		return err
 	}
 	return insideError{err}
 }
 
 func (e insideError) Error() string {
-	text := e.error.Error()
-	return "kgate: " + withoutPackages(text) + hostaddr.Advice(text)
+	return "kgate: " + strings.TrimPrefix(e.error.Error(), "kgate: ") + hostaddr.Advice(e.error)
 }
 
 // Unwrap returns the error with all that it wraps.
 func (e insideError) Unwrap() error { return e.error }
-
-// packages are the names with which texts of errors begin.
-var packages = regexp.MustCompile(`(?m)(^|: )(?:(?:admission|clusterkey|gateway|kgate|membership|proxy|serfring|transport): )+`)
-
-// withoutPackages returns the text of an error without the names of packages: they tell
-// a program nothing that imports only this one.
-func withoutPackages(text string) string { return packages.ReplaceAllString(text, "$1") }

@@ -22,25 +22,21 @@ func Example() {
 	ctx := context.Background()
 	node, err := kgate.Start(ctx, kgate.Config{
 		Name: "machine-1",
-		// On three machines: Join: []string{"10.0.0.2:7946", "10.0.0.3:7946"}, Expect: 3,
+		// On three machines: Join: []string{"10.0.0.2:7080", "10.0.0.3:7080"}, Expect: 3,
 		// and the Key that `kgate keygen` has made for all of them.
 		Pools: []kgate.Pool{{Name: "licences", K: 4}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := node.Ready(ctx); err != nil {
-		log.Fatal(err)
-	}
 
-	slot, err := node.Acquire(ctx, "licences") // waits in line as long as ctx
+	err = node.Do(ctx, "licences", func(ctx context.Context) error { // waits in line as long as ctx
+		fmt.Println("my turn:", ctx.Err() == nil) // ctx ends when the slot is lost
+		return nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	work, cancel := slot.Context(ctx) // ends when the slot is lost
-	fmt.Println("my turn:", work.Err() == nil)
-	cancel()
-	slot.Release()
 
 	if err := node.Shutdown(ctx); err != nil {
 		log.Fatal(err)
@@ -58,10 +54,10 @@ func ExampleNode_Middleware() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := node.Ready(ctx); err != nil {
+
+	if err := node.Ready(ctx); err != nil { // until then Middleware refuses
 		log.Fatal(err)
 	}
-
 	router := chi.NewRouter()
 	router.Get("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })
 	router.With(node.Middleware("reports")).Get("/report", func(w http.ResponseWriter, r *http.Request) {
@@ -99,9 +95,6 @@ func ExampleNode_Acquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := node.Ready(ctx); err != nil {
-		log.Fatal(err)
-	}
 
 	jobs, done := make(chan int), make(chan int, 20)
 	var workers sync.WaitGroup
@@ -110,7 +103,7 @@ func ExampleNode_Acquire() {
 			for job := range jobs {
 				slot, err := node.Acquire(ctx, "jobs", kgate.Note(fmt.Sprintf("job %d", job)))
 				if err != nil {
-					log.Print(err) // *kgate.Refused says when to try again
+					log.Print(err) // a *kgate.RefusedError says when to try again
 					continue
 				}
 				done <- job // the work; stop it when slot.Lost() is closed
@@ -133,6 +126,7 @@ func ExampleNode_Acquire() {
 
 // One of three machines that share a pool: the others name this one and each other.
 func ExampleStart() {
+	work := func(ctx context.Context) error { return ctx.Err() }
 	run := func(ctx context.Context) error {
 		key, err := os.ReadFile("cluster.key") // of `kgate keygen`, the same on each machine
 		if err != nil {
@@ -140,17 +134,17 @@ func ExampleStart() {
 		}
 		node, err := kgate.Start(ctx, kgate.Config{
 			Name:  "web-1",
-			Peers: kgate.Peers{Join: []string{"10.0.0.2:7946", "10.0.0.3:7946"}, Expect: 3, Key: key},
+			Peers: kgate.Peers{Join: []string{"10.0.0.2:7080", "10.0.0.3:7080"}, Expect: 3, Key: key},
 			Pools: []kgate.Pool{{Name: "reports", K: 6}},
 		})
 		if err != nil {
 			return err
 		}
-		if err := node.Ready(ctx); err != nil {
-			return errors.Join(err, node.Close())
-		}
-		// Serve until it is time to end.
-		return node.Shutdown(ctx) // before the http.Server's
+		err = node.Do(ctx, "reports", func(ctx context.Context) error { // waits in line as long as ctx
+			return work(ctx) // with a slot; ctx ends if it is lost
+		})
+		// And at the end:
+		return errors.Join(err, node.Shutdown(ctx)) // before the http.Server's
 	}
 	fmt.Println(run(context.Background()))
 	// Output: open cluster.key: no such file or directory
@@ -161,9 +155,6 @@ func ExampleSlot_Context() {
 	ctx := context.Background()
 	node, err := kgate.Start(ctx, kgate.Config{Name: "worker-1", Pools: []kgate.Pool{{Name: "model", K: 6}}})
 	if err != nil {
-		log.Fatal(err)
-	}
-	if err := node.Ready(ctx); err != nil {
 		log.Fatal(err)
 	}
 
@@ -210,25 +201,16 @@ func ExampleNode_RequestTicket() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := node.Ready(ctx); err != nil {
-		log.Fatal(err)
-	}
 
 	ticket, err := node.RequestTicket(ctx, "jobs", time.Minute, kgate.Note("report 7"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	for !ticket.Granted { // it lives as long as somebody asks once a minute
-		ticket, err = node.AwaitTicket(ctx, ticket.ID, 30*time.Second)
-		switch {
-		case errors.Is(err, kgate.ErrTicketElsewhere): // the node that has it does not answer now
-			time.Sleep(time.Second)
-		case err != nil:
-			_ = node.EndTicket(ctx, ticket.ID) // or it takes a slot later, for its time to live
-			log.Fatal(err)
-		}
+	if err := ticket.Wait(ctx); err != nil {
+		_ = ticket.Cancel(ctx) // or it takes a slot later, for its time to live
+		log.Fatal(err)
 	}
-	slot, err := node.Redeem(ctx, "jobs", ticket.ID)
+	slot, err := ticket.Redeem(ctx) // any node can: node.Ticket(id)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package kgate
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,13 +9,9 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
+	"github.com/kgate/kgate/internal/inside"
 	"github.com/kgate/kgate/internal/node"
-	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/proxy/downstream"
-	"github.com/kgate/kgate/telemetry"
 )
 
 // Node is one gateway of a cluster, in this process. Its methods are safe for
@@ -24,7 +19,8 @@ import (
 type Node struct {
 	node    *node.Node
 	cfg     Config
-	metrics collectorList
+	metrics any    // of package gateway
+	onLeave func() // nil: it shuts down
 
 	stopping context.Context // ends when Close begins
 	stop     context.CancelFunc
@@ -42,48 +38,31 @@ type Node struct {
 // ctx has no effect. The caller ends the node with [Node.Shutdown] or
 // [Node.Close]. If Start fails, nothing stays open.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
+	return start(ctx, cfg, inside.More{Edit: func(*node.Config) {}})
+}
+
+func start(ctx context.Context, cfg Config, more inside.More) (*Node, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return nil, inside(err)
+		return nil, outside(err)
 	}
 	inner := cfg.node()
-	n := &Node{cfg: cfg, done: make(chan struct{})}
-	if err := n.measure(&inner); err != nil {
-		return nil, err
+	more.Edit(&inner)
+	n := &Node{cfg: cfg, onLeave: more.OnLeave, done: make(chan struct{})}
+	if inside.Measure != nil {
+		if n.metrics, err = inside.Measure(&inner); err != nil {
+			return nil, err
+		}
 	}
 	if n.node, err = node.Start(ctx, inner); err != nil {
-		return nil, inside(err)
+		return nil, outside(err)
 	}
 	n.stopping, n.stop = context.WithCancel(context.Background())
 	n.wg.Go(func() { n.supervise(n.node.Failed(), n.node.LeaveRequested()) })
 	return n, nil
-}
-
-// measure makes the node's metrics, unless the program did.
-func (n *Node) measure(inner *node.Config) (err error) {
-	if inner.Metrics == nil {
-		inner.Metrics, err = telemetry.New(&n.metrics, telemetry.Config{Gateway: inner.Name, Version: inner.Version, Embedded: true})
-		if err != nil {
-			return fmt.Errorf("kgate: %w", err)
-		}
-	}
-	if inner.Gathered != nil {
-		return nil
-	}
-	// The admin handler shows the metrics of the process, too. The program's own registry
-	// has collectors for those already.
-	registry := prometheus.NewRegistry()
-	process := prometheus.WrapRegistererWith(prometheus.Labels{"gateway": inner.Name}, registry)
-	err = errors.Join(registry.Register(&n.metrics), process.Register(collectors.NewGoCollector()),
-		process.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
-	if err != nil {
-		return fmt.Errorf("kgate: %w", err)
-	}
-	inner.Gathered = registry
-	return nil
 }
 
 // supervise ends the node when it cannot go on, and when an operator asks it to leave.
@@ -92,11 +71,11 @@ func (n *Node) supervise(failed <-chan error, leave <-chan struct{}) {
 		select {
 		case err := <-failed:
 			n.cfg.Logger.Error("the gateway cannot go on", slog.Any("error", err))
-			_ = n.end(inside(err))
+			_ = n.end(outside(err))
 			return
 		case <-leave:
 			leave = nil
-			if asked := n.cfg.Process.OnLeave; asked != nil {
+			if asked := n.onLeave; asked != nil {
 				asked()
 			} else {
 				n.wg.Go(func() { _ = n.shutdown(n.stopping) })
@@ -128,6 +107,9 @@ func (n *Node) end(why error) error {
 // Ready waits until the node takes part in the cluster and may admit requests. It
 // returns the cause of ctx's end, with what was missing, or why the node has ended.
 func (n *Node) Ready(ctx context.Context) error {
+	if n == nil || n.node == nil {
+		return errNotStarted
+	}
 	waits, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.stopping, cancel)()
@@ -143,9 +125,28 @@ func (n *Node) Ready(ctx context.Context) error {
 	}
 }
 
+// check returns why nothing can be asked of the node.
+func (n *Node) check(ctx context.Context) error {
+	switch {
+	case n == nil || n.node == nil:
+		return errNotStarted
+	case ctx == nil:
+		return errNilContext
+	case n.stopping.Err() != nil:
+		return ErrClosed
+	case ctx.Err() != nil: // a caller that has gone would not Release
+		return context.Cause(ctx)
+	default:
+		return nil
+	}
+}
+
 // NotReady says why the node may not admit requests now; empty: it may.
 func (n *Node) NotReady() string {
-	if n.stopping.Err() != nil {
+	switch {
+	case n == nil || n.node == nil:
+		return "the node was not started"
+	case n.stopping.Err() != nil:
 		return "the node is closed"
 	}
 	_, reason := n.node.Ready()
@@ -157,7 +158,7 @@ func (n *Node) told(err error) error {
 	if err != nil && n.stopping.Err() != nil {
 		return ErrClosed
 	}
-	return inside(err)
+	return outside(err)
 }
 
 // Done is closed when the node has ended: by Shutdown or Close, at an operator's
@@ -179,8 +180,7 @@ func (n *Node) Err() error {
 
 // BeginDrain is for before the Shutdown of a server whose clients keep their connections. Waiting
 // requests are refused with ErrDraining, and so is a new one for which no slot is free here at
-// once; with Config.ServeWaiting both are served. Answers of [Node.Handler] and
-// [Node.Middleware] end their connections. Call Shutdown afterwards.
+// once; with Config.ServeWaiting both are served. Answers of [Node.Middleware] end their connections. Call Shutdown afterwards.
 func (n *Node) BeginDrain() { n.node.BeginDrain() }
 
 // Drain takes the node out of service. New and waiting requests are refused with
@@ -194,6 +194,9 @@ func (n *Node) Drain(ctx context.Context) error { return n.node.Drain(ctx) }
 // Requests that are in flight over an http.Server end as they do without kgate: call
 // Shutdown before the server's.
 func (n *Node) Shutdown(ctx context.Context) error {
+	if n == nil || n.node == nil {
+		return errNotStarted
+	}
 	defer n.wg.Wait()
 	return n.shutdown(ctx)
 }
@@ -230,22 +233,29 @@ func (n *Node) leave() bool {
 // when its lease has run out. Slots in use are lost. A Shutdown that is leaving the cluster
 // ends first, within seconds.
 func (n *Node) Close() error {
+	if n == nil || n.node == nil {
+		return errNotStarted
+	}
 	defer n.wg.Wait()
 	return n.end(ErrClosed)
 }
 
-// Reload applies the Pools, the Routes and all else in cfg that concerns requests to
+// Reload applies the Pools and all else in cfg that concerns requests to
 // requests that arrive from now on. Those that wait keep their places. Names, addresses and
 // the settings of Peers stay as they were at Start. On an error nothing has changed.
-func (n *Node) Reload(cfg Config) error {
+func (n *Node) Reload(cfg Config) error { return n.reload(cfg, func(*node.Config) {}) }
+
+func (n *Node) reload(cfg Config, edit func(*node.Config)) error {
 	if n.stopping.Err() != nil {
 		return ErrClosed
 	}
 	cfg, err := cfg.reloaded(n.cfg)
 	if err != nil {
-		return inside(err)
+		return outside(err)
 	}
-	return n.told(n.node.Reload(cfg.node()))
+	inner := cfg.node()
+	edit(&inner)
+	return n.told(n.node.Reload(inner))
 }
 
 // SetPeerKey replaces [Peers.Key]: from now on the node uses and accepts these cluster
@@ -253,51 +263,27 @@ func (n *Node) Reload(cfg Config) error {
 // the new one as the second line on every node, then make it the first, then remove the
 // old one.
 func (n *Node) SetPeerKey(key []byte) error {
-	secure, gossip, err := fromKey(key, n.cfg.Name)
+	secure, err := fromKey(key, n.cfg.Name)
 	if err != nil {
-		return inside(err)
+		return outside(err)
 	}
-	return n.SetPeerTLS(secure, gossip)
-}
-
-// SetPeerTLS replaces [Peers.TLS] for new connections to other nodes, and
-// [Peers.GossipKeys]. What is nil stays as it is. On an error nothing has changed.
-func (n *Node) SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error {
 	if n.stopping.Err() != nil {
 		return ErrClosed
 	}
-	return n.told(n.node.SetPeerTLS(cfg, gossipKeys))
+	return n.told(n.node.SetPeerTLS(secure))
 }
 
-// SetK changes a pool's k in the whole cluster if it is was now; if was is 0, in any case.
-// It tries until ctx ends, and returns when this node has the new k.
-func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
-	return n.told(n.node.SetK(ctx, pool, k, was))
+// SetK changes a pool's k in the whole cluster. It tries until ctx ends, and returns when this
+// node has the new k.
+func (n *Node) SetK(ctx context.Context, pool string, k int) error {
+	if err := n.check(ctx); err != nil {
+		return err
+	}
+	return n.told(n.node.SetK(ctx, pool, k, 0))
 }
 
-// SetRate changes how many bytes per second the pool's requests may move to clients and
-// from clients, over all nodes; 0: no limit. It tries until ctx ends, and returns when no
-// node uses the rate before.
-func (n *Node) SetRate(ctx context.Context, pool string, down, up int64) error {
-	return n.told(n.node.SetRate(ctx, pool, node.Rate{Down: down, Up: up}))
-}
-
-// PeerAddr returns the address at which the node listens for other nodes.
+// PeerAddr returns the address at which the node listens for other nodes, which they can Join.
 func (n *Node) PeerAddr() string { return n.node.PeerAddr().String() }
-
-// GossipAddr returns the address that other nodes can Join.
-func (n *Node) GossipAddr() string { return n.node.GossipAddr() }
-
-// Handler returns the whole proxy: it finds the route of a request, waits for a slot of
-// the route's pool and forwards the request to an upstream. Any http.Server may serve
-// it; that of downstream.NewServer, which `kgate serve` uses, also limits what clients can
-// hold.
-func (n *Node) Handler() *proxy.Handler { return n.node.Handler() }
-
-// Admin returns the status page, the API and the metrics, for operators. The page works
-// behind http.StripPrefix. Changes require a token, see [Config.AdminTokens], or have to
-// come from this machine, as all requests do that a proxy on this machine passes on.
-func (n *Node) Admin() http.Handler { return n.node.Admin() }
 
 // Stats of a pool at this node.
 type Stats struct {
@@ -310,6 +296,9 @@ type Stats struct {
 
 // Stats returns what the node knows of a pool.
 func (n *Node) Stats(pool string) Stats {
+	if n == nil || n.node == nil {
+		return Stats{}
+	}
 	s := n.node.Status(pool)
 	return Stats{K: s.K, InFlight: s.InFlight, Waiting: s.Waiting}
 }
@@ -334,40 +323,3 @@ func (n *Node) Middleware(pool string) func(http.Handler) http.Handler {
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return downstream.ConnContext(ctx, c)
 }
-
-// collectorList is a registry that only remembers its collectors, and a collector of all
-// of them.
-type collectorList []prometheus.Collector
-
-// Register implements prometheus.Registerer.
-func (l *collectorList) Register(c prometheus.Collector) error {
-	*l = append(*l, c)
-	return nil
-}
-
-// MustRegister implements prometheus.Registerer.
-func (l *collectorList) MustRegister(all ...prometheus.Collector) { *l = append(*l, all...) }
-
-// Unregister implements prometheus.Registerer: nothing ever is.
-func (*collectorList) Unregister(prometheus.Collector) bool { return false }
-
-// Describe implements prometheus.Collector.
-func (l *collectorList) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range *l {
-		c.Describe(to)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (l *collectorList) Collect(to chan<- prometheus.Metric) {
-	for _, c := range *l {
-		c.Collect(to)
-	}
-}
-
-// Describe implements prometheus.Collector: a Node can be registered where the program
-// registers its own metrics. Its metrics are the kgate_* ones, with the label gateway.
-func (n *Node) Describe(to chan<- *prometheus.Desc) { n.metrics.Describe(to) }
-
-// Collect implements prometheus.Collector.
-func (n *Node) Collect(to chan<- prometheus.Metric) { n.metrics.Collect(to) }

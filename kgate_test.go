@@ -5,16 +5,16 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/inside"
+	"github.com/kgate/kgate/internal/node"
 )
 
 // begin starts a node alone with a pool of one slot.
-func begin(t *testing.T, edit func(*Config)) *Node {
+func begin(t *testing.T, onLeave func()) *Node {
 	t.Helper()
-	cfg := Config{Name: "one", Peers: Peers{Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0"}, Pools: []Pool{{Name: "p", K: 1}}}
-	if edit != nil {
-		edit(&cfg)
-	}
-	n, err := Start(t.Context(), cfg)
+	cfg := Config{Name: "one", Peers: Peers{Listen: "127.0.0.1:0"}, Pools: []Pool{{Name: "p", K: 1}}}
+	n, err := start(t.Context(), cfg, inside.More{Edit: func(*node.Config) {}, OnLeave: onLeave})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +33,11 @@ func TestFailsWhileItLeaves(t *testing.T) {
 	for name, own := range map[string]bool{"the node shuts down": false, "the program does": true} {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan struct{}, 1)
-			n := begin(t, func(cfg *Config) {
-				if own {
-					cfg.Process.OnLeave = func() { asked <- struct{}{} }
-				}
-			})
+			var onLeave func()
+			if own {
+				onLeave = func() { asked <- struct{}{} }
+			}
+			n := begin(t, onLeave)
 			slot, err := n.Acquire(t.Context(), "p")
 			if err != nil {
 				t.Fatal(err)

@@ -3,7 +3,8 @@ package kgate
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -13,13 +14,23 @@ import (
 	"github.com/kgate/kgate/proxy"
 )
 
-// AcquireOption says more about who acquires a slot: [Client], [Note].
-type AcquireOption struct{ set func(*asked) }
+// Option says more about who asks for a slot: [Client], [Note], [OnWait].
+type Option struct{ set func(*asked) }
 
 // asked is what options say.
-type asked struct{ client, note string }
+type asked struct {
+	client, note string
+	onWait       func(place int, expected time.Duration)
+}
 
-func askedBy(options []AcquireOption) (a asked) {
+func askedBy(options []Option) asked {
+	if len(options) == 0 { // the usual case, which allocates nothing
+		return asked{}
+	}
+	return collect(options)
+}
+
+func collect(options []Option) (a asked) {
 	for _, o := range options {
 		if o.set != nil {
 			o.set(&a)
@@ -30,84 +41,193 @@ func askedBy(options []AcquireOption) (a asked) {
 
 // Client names the client, such as an account, a key or an address, for the limits of one
 // client and Pool.Fair.
-func Client(name string) AcquireOption {
-	return AcquireOption{func(a *asked) { a.client = name }}
-}
+func Client(name string) Option { return Option{func(a *asked) { a.client = name }} }
 
-// Note is shown to people who look at the line.
-func Note(text string) AcquireOption {
-	return AcquireOption{func(a *asked) { a.note = text }}
+// Note is shown to people who look at the line, and in the log if the slot is forgotten.
+func Note(text string) Option { return Option{func(a *asked) { a.note = text }} }
+
+// OnWait has f called about once a second while Acquire waits, with the place in line, from 1,
+// over all nodes, and the wait to expect; 0: it is not known. Acquire does not return before f.
+func OnWait(f func(place int, expected time.Duration)) Option {
+	return Option{func(a *asked) { a.onWait = f }}
 }
 
 // Slot is one of a pool's k slots, held by this program, for one request at a time: see
-// [Node.Transport]. Its methods are safe for concurrent use.
+// [Node.Transport]. Its methods are safe for concurrent use. The zero Slot, and nil, is one that
+// was released.
 type Slot struct {
-	held    *proxy.Held
-	release func() // nil: Middleware releases it
-	lost    chan struct{}
-	once    sync.Once // of lost
+	held *proxy.Held
+	own  *owned // nil: Middleware releases it
 }
 
-// Acquire waits in the line of a pool until it has a slot, for as long as ctx lasts. The
-// caller must Release the slot. It fails with a *[Refused], with ErrClosed, or with the
-// cause of ctx's end; then nothing is held. It does not wait for the node to be ready,
-// nor for the end of a split: that is ErrIsolated, at once. See [Node.Ready].
-func (n *Node) Acquire(ctx context.Context, pool string, options ...AcquireOption) (*Slot, error) {
-	if ctx == nil {
-		return nil, errNilContext
-	}
-	if n.stopping.Err() != nil {
-		return nil, ErrClosed
-	}
-	if ctx.Err() != nil { // a caller that has gone would not Release
-		return nil, context.Cause(ctx)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(n.stopping, func() { cancel(ErrClosed) })()
+// owned is a slot that the program releases.
+type owned struct {
+	Slot
+	held proxy.Held
+	got  node.Slot
+}
+
+// LoseSlot implements admission.Holder.
+func (o *owned) LoseSlot() { o.held.Lose(ErrLost) }
+
+// given returns the slot, which o has got by now.
+func (o *owned) given() *Slot {
+	o.held.Slot, o.held.Wait = &o.got, o.got.Wait
+	o.Slot = Slot{held: &o.held, own: o}
+	return &o.Slot
+}
+
+// Acquire waits in the line of a pool until it has a slot, for as long as ctx lasts, also while
+// the node is not ready. The caller must Release the slot. Acquire fails with a *[RefusedError],
+// with ErrClosed, or with the cause of ctx's end; then nothing is held.
+func (n *Node) Acquire(ctx context.Context, pool string, options ...Option) (*Slot, error) {
 	by := askedBy(options)
-	req := admission.Request{Pool: pool, Client: by.client, Wait: -1, Info: &admission.RequestInfo{Note: by.note}}
+	if by.onWait != nil {
+		defer n.tellPlace(ctx, pool, by.onWait)()
+	}
+	var s *Slot
+	err := n.whenReady(ctx, func() (err error) {
+		s, err = n.acquire(ctx, pool, by, -1)
+		return err
+	})
+	return s, err
+}
+
+// tryFor is how long TryAcquire waits for a slot that is free at another node.
+const tryFor = 100 * time.Millisecond
+
+// TryAcquire is Acquire for a slot that is free now. It waits for a tenth of a second at most, in
+// which a free slot comes from another node, and fails with ErrBusy if there is none, and with
+// ErrIsolated if the node is not ready.
+func (n *Node) TryAcquire(ctx context.Context, pool string, options ...Option) (*Slot, error) {
+	by := askedBy(options)
+	return n.acquire(ctx, pool, by, tryFor)
+}
+
+// Do calls work with a slot of the pool, and returns its error. Work's context ends when the slot
+// is lost; then the error is ErrLost, too.
+func (n *Node) Do(ctx context.Context, pool string, work func(context.Context) error, options ...Option) error {
+	slot, err := n.Acquire(ctx, pool, options...)
+	if err != nil {
+		return err
+	}
+	defer slot.Release()
+	ctx, cancel := slot.Context(ctx)
+	defer cancel()
+	err = work(ctx)
+	if errors.Is(context.Cause(ctx), ErrLost) && !errors.Is(err, ErrLost) {
+		err = errors.Join(ErrLost, err)
+	}
+	return err
+}
+
+// acquire asks once, and waits for that long in the line; negative: as long as ctx lasts.
+func (n *Node) acquire(ctx context.Context, pool string, by asked, longest time.Duration) (*Slot, error) {
+	if err := n.check(ctx); err != nil {
+		return nil, err
+	}
+	o := new(owned)
+	req := admission.Request{Pool: pool, Client: by.client, Wait: longest, Holder: o}
+	if by.note != "" {
+		req.Info = &admission.RequestInfo{Note: by.note}
+	}
 	if sc := trace.SpanContextFromContext(ctx); sc.IsSampled() {
 		id, span := sc.TraceID(), sc.SpanID()
 		req.Span = string(id[:]) + string(span[:])
 	}
-	arrived := time.Now()
-	got, err := n.node.Acquire(ctx, req)
-	if err != nil {
+	if err := n.node.AcquireInto(ctx, &o.got, req); err != nil {
+		if n.stopping.Err() != nil && ctx.Err() == nil {
+			return nil, ErrClosed
+		}
 		return nil, n.refused(pool, err)
 	}
-	return newSlot(got, time.Since(arrived)), nil
+	return o.given(), nil
 }
 
 // refused translates the error of a request for a slot, or for a place in line.
 func (n *Node) refused(pool string, err error) error {
-	reason, retryAfter := admission.Reason(""), time.Duration(0)
+	reason, out := admission.Reason(""), &RefusedError{Pool: pool}
 	if refusal := (*admission.Refusal)(nil); errors.As(err, &refusal) {
-		retryAfter = refusal.RetryAfter
+		out.RetryAfter = refusal.RetryAfter
 	}
 	switch {
 	case errors.Is(err, admission.ErrUnknownPool):
-		return &Refused{Pool: pool, reason: ErrUnknownPool, text: withoutPackages(err.Error()) + "; add it to Config.Pools"}
+		out.Reason, out.text = ErrUnknownPool, strings.TrimPrefix(err.Error(), "kgate: ")+"; add it to Config.Pools"
+		return out
 	case !errors.As(err, &reason):
 		return err
 	}
-	text := reason.Detail()
+	out.Reason, out.text = reason, reason.Detail()
 	if missing := n.NotReady(); reason == admission.Isolated && missing != "" {
-		text = "this node may not admit requests now: " + missing + "; Node.Ready waits until it may"
+		out.text = "this node may not admit requests now: " + missing
 	}
-	return &Refused{Pool: pool, RetryAfter: retryAfter, reason: reason, text: text}
+	return out
 }
 
-func newSlot(got *node.Slot, wait time.Duration) *Slot {
-	s := &Slot{release: got.Release, lost: make(chan struct{})}
-	s.held = &proxy.Held{Slot: got, Lost: s.lost, Wait: wait}
-	got.OnLost(func() {
-		s.once.Do(func() {
-			close(s.lost)
-			go s.held.End(ErrLost) // the caller has other slots to end
-		})
-	})
-	return s
+// mayPass reports whether an error says only that the node does not take part in its cluster yet,
+// or no longer.
+func (n *Node) mayPass(err error) bool {
+	return errors.Is(err, ErrIsolated) || errors.Is(err, ErrUnknownPool) && n.NotReady() != ""
+}
+
+// whenReady calls do, and again while that fails only because the node is not ready.
+func (n *Node) whenReady(ctx context.Context, do func() error) error {
+	err := do()
+	if err == nil || !n.mayPass(err) {
+		return err
+	}
+	const (
+		every = time.Second           // also to see that the node drains
+		pause = 10 * time.Millisecond // where it is ready, and refuses all the same
+	)
+	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.stopping, cancel)()
+	for {
+		round, end := context.WithTimeout(waits, every)
+		missing := n.node.AwaitReady(round)
+		end()
+		if missing != "" && ctx.Err() != nil {
+			return fmt.Errorf("kgate: not ready: %s: %w", missing, context.Cause(ctx))
+		}
+		if err := do(); err == nil || !n.mayPass(err) {
+			return err
+		}
+		select {
+		case <-waits.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// tellPlace tells f where in line a request is that comes now, until the function that it
+// returns is called.
+func (n *Node) tellPlace(ctx context.Context, pool string, f func(int, time.Duration)) (stop func()) {
+	if n.check(ctx) != nil {
+		return func() {}
+	}
+	arrived := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		const first, every = 50 * time.Millisecond, time.Second
+		for next := time.NewTimer(first); ; next.Reset(every) {
+			select {
+			case <-next.C:
+			case <-ctx.Done():
+				next.Stop()
+				return
+			}
+			if place, expected := n.node.Position(ctx, pool, arrived); ctx.Err() == nil && place > 0 {
+				f(place, expected)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // FromContext returns the slot that [Node.Middleware] or [Slot.Context] has put into a
@@ -125,40 +245,72 @@ func FromContext(ctx context.Context) *Slot {
 // confirm the end of a stream. Calls after the first do nothing. A lost slot is to be
 // released, too: the node counts it as in use until then.
 func (s *Slot) Release() {
-	if s.release != nil {
+	if s != nil && s.own != nil {
 		s.held.End(ErrLost)
-		s.release()
+		s.own.got.Release()
 	}
 }
+
+// closed is the channel of slots that never were.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// never reports whether the slot was never given.
+func (s *Slot) never() bool { return s == nil || s.held == nil }
 
 // Lost is closed when the slot may be used no longer: the node has lost its lease, or
 // stops. Others get the slot once the lease has run out.
-func (s *Slot) Lost() <-chan struct{} { return s.held.Lost }
+func (s *Slot) Lost() <-chan struct{} {
+	if s.never() {
+		return closed
+	}
+	return s.held.Lost()
+}
 
 // Valid reports whether the slot may still be used. It is exact where Lost is late: a
 // process that was stopped asks it before it does anything that others could see.
-func (s *Slot) Valid() bool {
-	select {
-	case <-s.held.Lost:
-		return false
-	default:
-		return s.held.Valid()
-	}
-}
+func (s *Slot) Valid() bool { return !s.never() && !s.held.IsLost() && s.held.Valid() }
 
 // Fence names this use of the slot: pool/founded/epoch/serial. No two are the same. If K is
 // 1, a later use has greater numbers, compared one after the other, so a server that
 // remembers the greatest can refuse writes that come too late. With more slots the order
 // means nothing: a use that lasts long has smaller numbers than later ones.
-func (s *Slot) Fence() string { return s.held.Fence() }
+func (s *Slot) Fence() string {
+	if s.never() {
+		return ""
+	}
+	return s.held.Fence()
+}
 
-// Wait is how long it took to get the slot.
-func (s *Slot) Wait() time.Duration { return s.held.Wait }
+// Upstream is the URL of the upstream that the slot is for; empty where the pool has no upstreams
+// with a k of their own, as the gateways of package gateway and `kgate serve` may have.
+func (s *Slot) Upstream() string {
+	if s.never() {
+		return ""
+	}
+	return admission.UpstreamOf(s.held.Slot)
+}
+
+// Wait is how long the request waited in the line for the slot.
+func (s *Slot) Wait() time.Duration {
+	if s.never() {
+		return 0
+	}
+	return s.held.Wait
+}
 
 // Context returns a context that ends with parent, when the slot is lost or released, with the
 // cause ErrLost, and when the returned function is called. [FromContext] and
 // [Node.Transport] find the slot in it.
 func (s *Slot) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	if s.never() {
+		ctx, cancel := context.WithCancelCause(parent)
+		cancel(ErrLost)
+		return ctx, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(proxy.WithHeld(parent, s.held))
 	context.AfterFunc(ctx, s.held.Attach(cancel))
 	return ctx, func() { cancel(nil) }

@@ -33,12 +33,12 @@ func (l leased) Fence() string { return "p/1/1/1" }
 // slotUnder returns a context with a slot.
 func slotUnder(t *testing.T, standing *atomic.Uint64) context.Context {
 	t.Helper()
-	return proxy.WithHeld(t.Context(), &proxy.Held{Slot: leased{standing: standing, under: standing.Load()}, Lost: make(chan struct{})})
+	return proxy.WithHeld(t.Context(), &proxy.Held{Slot: leased{standing: standing, under: standing.Load()}})
 }
 
 // another returns ctx with another slot, under the same lease.
 func another(ctx context.Context) context.Context {
-	return proxy.WithHeld(ctx, &proxy.Held{Slot: proxy.HeldIn(ctx).Slot, Lost: make(chan struct{})})
+	return proxy.WithHeld(ctx, &proxy.Held{Slot: proxy.HeldIn(ctx).Slot})
 }
 
 // TestTransport: no byte is written after the lease is lost, though nothing has told the

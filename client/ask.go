@@ -27,7 +27,7 @@ func (c *Client) ticket(ctx context.Context, q call) (s Status, sent time.Time, 
 	d := document{Left: duration(c.cfg.TTL)} // which an older gateway does not send
 	sent, err = c.do(ctx, q, &d)
 	return Status{
-		ID: d.ID, State: d.State, Position: d.Position, ETA: time.Duration(d.ETA), Fence: d.Fence, Left: time.Duration(d.Left),
+		ID: d.ID, State: d.State, Position: d.Position, ETA: time.Duration(d.ETA), Fence: d.Fence, Upstream: d.Upstream, Left: time.Duration(d.Left),
 	}, sent, err
 }
 
@@ -38,6 +38,7 @@ type document struct {
 	Position int      `json:"position"`
 	ETA      duration `json:"eta"`
 	Fence    string   `json:"fence"`
+	Upstream string   `json:"upstream"`
 	Left     duration `json:"left"`
 }
 

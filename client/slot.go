@@ -53,6 +53,10 @@ func (s *Slot) Pool() string { return s.pool }
 // nothing: a holder of long standing has smaller numbers than later ones.
 func (s *Slot) Fence() string { return s.status.Fence }
 
+// Upstream is the URL of the upstream that the slot is for, at which its request has to be made;
+// empty: for any, the pool's upstreams have no k of their own.
+func (s *Slot) Upstream() string { return s.status.Upstream }
+
 // Lost is closed when the slot cannot be held any longer: it could not be renewed in
 // time, or its pool bounds how long it may be held, and it must be let go within
 // [Slot.Grace]; or the gateways have ended it. Release does not close it.

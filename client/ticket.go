@@ -31,6 +31,8 @@ type Status struct {
 	ETA time.Duration
 	// Fence of a granted ticket, see [Slot.Fence].
 	Fence string
+	// Upstream of a granted ticket, see [Slot.Upstream].
+	Upstream string
 	// Left is how long the ticket lives without a further sign: its TTL, or less where
 	// the pool bounds how long a slot may be held.
 	Left time.Duration

@@ -43,7 +43,7 @@ var mutants = []mutant.Mutant{
 		Old:    "if !p.entitled() {\n\t\treturn // void comes",
 		New:    "if false {\n\t\treturn // void comes",
 		Caught: "more than k",
-		Args:   try(620),
+		Args:   try(718),
 	},
 	{
 		Name: "requests go on when the lease is over", File: "../lab/cluster/process.go",
@@ -56,7 +56,7 @@ var mutants = []mutant.Mutant{
 		Old:    "return version <= ts.replicator.Synced() &&",
 		New:    "return true || version <= ts.replicator.Synced() &&",
 		Caught: "forgotten",
-		Args:   try(141),
+		Args:   try(42),
 	},
 	{
 		Name: "slots of tickets that are gone stay", File: "../internal/pool/expiry.go",
@@ -64,5 +64,61 @@ var mutants = []mutant.Mutant{
 		New:    "_ = t",
 		Caught: "not served|does not move|invariant",
 		Args:   try(12),
+	},
+	// Membership's core.
+	{
+		Name: "a vote is given before it is on disk", File: "../internal/membership/core/raft.go",
+		Old:    "c.putWrite(record, len(responses) > 0, responses)",
+		New:    "for _, r := range responses { c.pass(r) }; c.putWrite(record, true, nil)",
+		Caught: "agreement is broken|panic|not in order|does not move|lost what was agreed on",
+	},
+	{
+		Name: "a leader grants leases without asking", File: "../internal/membership/core/round.go",
+		Old:    "c.node.ReadIndex(binary.BigEndian.AppendUint64(nil, l.grantor.Ask()))",
+		New:    "c.confirmed(binary.BigEndian.AppendUint64(nil, l.grantor.Ask()))",
+		Caught: "more than k|agreement is broken",
+	},
+	{
+		Name: "a new leader takes no lease for granted", File: "../internal/membership/core/lead.go",
+		Old:    "l.grantor = lease.NewGrantor(c.terms(), l.term, c.now)",
+		New:    "l.grantor = lease.NewGrantor(c.terms(), l.term, c.now-c.terms().Wait())",
+		Caught: "more than k|agreement is broken",
+	},
+	{
+		Name: "whoever leaves stands", File: "../internal/membership/core/command.go",
+		Old:    "\tc.tellStanding(Standing{})\n",
+		New:    "",
+		Caught: "agreement is broken",
+	},
+	{
+		Name: "who is behind what was agreed on stands for election", File: "../internal/membership/core/rollcall.go",
+		Old:    "return !c.roll.calling && !c.behind()",
+		New:    "return true",
+		Caught: "agreement is broken|panic|not in order|does not move|lost what was agreed on",
+	},
+	{
+		Name: "an old copy of a log is not noticed", File: "../internal/membership/core/rollcall.go",
+		Old:    "h.Last.Index < c.match(from)",
+		New:    "h.Last.Index < c.match(from) && false",
+		Caught: "not in order|does not move|panic|agreement is broken|lost what was agreed on",
+		Args:   try(604),
+	},
+	{
+		Name: "who leaves does not wait until its vote is taken", File: "../internal/membership/core/command.go",
+		Old:    "case !in && c.dispensable() ||",
+		New:    "case !in ||",
+		Caught: "not in order|does not move",
+	},
+	{
+		Name: "a leader goes on while its disk hangs", File: "../internal/membership/core/lead.go",
+		Old:    "\tif c.diskHangs() {\n\t\tc.handOver()",
+		New:    "\tif false {\n\t\tc.handOver()",
+		Caught: "not in order|does not move",
+	},
+	{
+		Name: "a new incarnation is let in beside the one before", File: "../internal/membership/core/incarnation.go",
+		Old:    "\ti.node, i.holder, i.void, i.joinAt = 0, nil, false, c.now\n",
+		New:    "\ti.void = false\n",
+		Caught: "not in order|does not move|agreement|panic",
 	},
 }

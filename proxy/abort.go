@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // watch aborts the exchange when its slot is lost or held too long, until
@@ -15,11 +16,11 @@ func (ex *exchange) watch() {
 	if ex.conn != nil && ex.conn.TellsAcked() && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.over > 0) {
 		ex.hold.client.conn = ex.conn.NetConn()
 	}
-	ex.hold.begin(ex.abort)
+	ex.hold.begin(ex, ex.snapshot.alarms)
 }
 
-// abort is the hold's cut.
-func (ex *exchange) abort(cause *abortCause) {
+// cut implements cutter.
+func (ex *exchange) cut(cause *abortCause) {
 	if u := ex.attempt.backend.Load(); u != nil {
 		u.client.EndLapsed()
 	}
@@ -62,7 +63,7 @@ func (c *Config) said(cause *abortCause) *abortCause {
 
 // answerAborted tells the client why there is no answer from the upstream, which
 // may have begun to act on the request.
-func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
+func (ex *exchange) answerAborted(r *http1.Request, cause *abortCause) {
 	switch cause = ex.snapshot.cfg.said(cause); cause {
 	case errStops:
 		ex.rec.Outcome = admission.Draining.Outcome()
@@ -80,12 +81,12 @@ func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 
 // logAborted says why an admitted request came to an early end. There are at most
 // as many such lines as slots.
-func (ex *exchange) logAborted(r *http.Request, cause *abortCause) {
+func (ex *exchange) logAborted(r *http1.Request, cause *abortCause) {
 	cause = ex.snapshot.cfg.said(cause)
 	if ex.hold.slot == nil {
 		return
 	}
-	ex.snapshot.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
+	ex.snapshot.cfg.Logger.LogAttrs(context.WithoutCancel(ex.ctx.base), slog.LevelWarn, "request broken off",
 		slog.String("cause", cause.cause),
 		slog.String("pool", ex.rec.Pool),
 		slog.String("upstream", ex.rec.Upstream),

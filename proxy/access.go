@@ -3,13 +3,14 @@ package proxy
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // AccessFormat is the form of the access log.
@@ -40,22 +41,22 @@ type accessEntry struct {
 	rawPath                   string // as the client wrote it
 	requestID                 string
 	failure                   error // why the upstream gave no answer
-	header                    http.Header
+	fields                    http1.Fields
 }
 
 // logAccess writes the request's line.
-func (ex *exchange) logAccess(r *http.Request) {
+func (ex *exchange) logAccess(r *http1.Request) {
 	if ex.snapshot.cfg.AccessLog == AccessOff {
 		return
 	}
 	e := accessEntry{
-		Record: &ex.rec, arrived: ex.arrived, remote: r.RemoteAddr, client: ex.info.Remote, method: r.Method, host: r.Host,
-		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.failure, header: r.Header,
+		Record: &ex.rec, arrived: ex.arrived, remote: r.Remote, client: ex.info.Remote, method: r.Method, host: r.Host,
+		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.failure, fields: r.Fields,
 	}
 	if e.rawPath = r.URL.EscapedPath(); isTicketPath(e.path) { // what follows is a secret
 		e.path, e.rawPath = ticketsPath, ticketsPath
 	}
-	ex.snapshot.logAccess(context.WithoutCancel(r.Context()), &e)
+	ex.snapshot.logAccess(context.WithoutCancel(ex.ctx.base), &e)
 }
 
 // lineBuffers are the buffers in which lines of the access log are built.
@@ -162,9 +163,9 @@ func (e *accessEntry) appendCommon(b []byte, combined bool) []byte {
 	b = append(b, ' ')
 	b = appendCount(b, e.Bytes)
 	if combined {
-		referer, _, _ := strings.Cut(e.header.Get("Referer"), "?")
+		referer, _, _ := strings.Cut(e.fields.Get("Referer"), "?")
 		b = appendQuoted(b, referer)
-		b = appendQuoted(b, e.header.Get("User-Agent"))
+		b = appendQuoted(b, e.fields.Get("User-Agent"))
 	}
 	return append(b, '\n')
 }

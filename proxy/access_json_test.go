@@ -1,16 +1,18 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http/httptest"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // TestAccessJSONIsWhatSlogWrites: the two ways to write a structured line say the same.
@@ -20,9 +22,8 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 		log := slog.New(slog.NewJSONHandler(&out, nil)).With(slog.String("gateway", "gw-1"))
 		var line string
 		s := &snapshot{cfg: Config{Logger: log, Gateway: "gw-1", AccessWriter: writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })}}
-		r := httptest.NewRequest("GET", "/", nil)
-		r.URL.Path, r.Host = path, "host\t.example"
-		ex := &exchange{visit: visit{snapshot: s, failure: errors.New("broken: " + path), rec: Record{
+		r := &http1.Request{Method: "GET", URL: url.URL{Path: path}, Host: "host\t.example", Proto: "HTTP/1.1"}
+		ex := &exchange{ctx: exchangeContext{base: context.Background()}, visit: visit{snapshot: s, failure: errors.New("broken: " + path), rec: Record{
 			Pool: "p", Outcome: admission.Timeout.Outcome(), Status: 503, Upstream: "10.0.0.1:80", Wait: 1234567 * time.Microsecond,
 			Hold: time.Nanosecond, Bytes: 7, Aborted: true, TraceID: "0af7651916cd43dd8448eb211c80319c", Grant: admission.GrantInfo{Position: 3},
 		}}}
@@ -46,8 +47,8 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 }
 
 func BenchmarkAccessLog(b *testing.B) {
-	r := httptest.NewRequest("GET", "/files/large.iso", nil)
-	ex := &exchange{visit: visit{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}}
+	r := &http1.Request{Method: "GET", URL: url.URL{Path: "/files/large.iso"}, Proto: "HTTP/1.1"}
+	ex := &exchange{ctx: exchangeContext{base: context.Background()}, visit: visit{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}}
 	b.Run("slog", func(b *testing.B) {
 		ex.snapshot = &snapshot{cfg: Config{AccessLog: AccessStructured, Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
 		b.ReportAllocs()

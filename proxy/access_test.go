@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 type writerFunc func([]byte) (int, error)
@@ -115,13 +115,12 @@ func FuzzAccessLine(f *testing.F) {
 		if strings.ContainsAny(method, " \"") {
 			t.Skip() // net/http does not let such a method in
 		}
-		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-		r.Method, r.URL = method, &url.URL{Path: path}
-		r.Header.Set("Referer", referer)
-		r.Header.Set("User-Agent", agent)
+		r := &http1.Request{Method: method, URL: url.URL{Path: path}, Remote: "192.0.2.1:1234", Proto: "HTTP/1.1"}
+		r.Fields.Add("Referer", referer)
+		r.Fields.Add("User-Agent", agent)
 		var line string
 		s.cfg.AccessWriter = writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })
-		(&exchange{visit: visit{snapshot: s, info: admission.RequestInfo{Remote: s.clientAddr(r)}, rec: Record{Status: 200}}}).logAccess(r)
+		(&exchange{ctx: exchangeContext{base: t.Context()}, visit: visit{snapshot: s, info: admission.RequestInfo{Remote: s.clientAddr(t.Context(), r)}, rec: Record{Status: 200}}}).logAccess(r)
 		body, ended := strings.CutSuffix(line, "\n")
 		if !ended || strings.ContainsFunc(body, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Fatalf("%q", line)

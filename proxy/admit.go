@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // Admitter lets requests into pools. It must be safe for concurrent use.
 type Admitter interface {
 	// Acquire waits in the line of the pool until the request is
 	// admitted, no longer than req.Wait. The caller then calls the slot's
-	// Release, exactly once.
+	// Release, exactly once. The request's Holder is told if the slot is lost before that.
 	//
 	// It returns an *admission.Refusal when the gateway will not admit the request, not
 	// in that time or not at all, and another error when ctx ended first. The
@@ -23,25 +24,8 @@ type Admitter interface {
 	Acquire(ctx context.Context, req admission.Request) (Slot, error)
 }
 
-// Slot is the right of one request to be in flight. It must be safe for
-// concurrent use.
-type Slot interface {
-	// Release gives the slot back. It is called exactly once, when the
-	// upstream has nothing more to do with the request; also for a lost slot.
-	Release()
-	// Fence is the value of the header Kgate-Fence: pool/founded/epoch/serial, no
-	// two the same, so that an upstream can tell what comes too late.
-	Fence() string
-	// Valid reports whether the slot may still be used: a gateway that has
-	// lost its lease sends nothing. It is asked before each write to the
-	// upstream and must be fast.
-	Valid() bool
-	// OnLost calls abort once, soon after the slot is lost; at once if it is lost
-	// already. It does not call it after Release.
-	OnLost(abort func())
-	// GrantInfo describes how the slot was granted.
-	GrantInfo() admission.GrantInfo
-}
+// Slot is the right of one request to be in flight.
+type Slot = admission.Slot
 
 // Record is the outcome of one request.
 type Record struct {
@@ -98,9 +82,9 @@ type Observer interface {
 
 // admit gets an HTTP request a slot: that of the ticket it brings, or the next one in the
 // pool's line. A browser may be answered with a page instead: the error is then errAnswered.
-func (v *visit) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, pool *Pool) (Slot, error) {
-	if ids, ok := r.Header[ticketHeader]; ok {
-		return v.snapshot.redeem(ctx, pool.Name, ids)
+func (v *visit) admit(ctx context.Context, w http.ResponseWriter, r *http1.Request, pool *Pool) (Slot, error) {
+	if ids := r.Fields.Values(ticketHeader); len(ids) > 0 {
+		return v.redeem(ctx, pool.Name, ids)
 	}
 	if b := newBrowser(v, pool, w, r); b != nil {
 		return b.admit(ctx, func(limit time.Duration) (Slot, error) { return v.acquire(ctx, r, pool, limit) })
@@ -111,7 +95,7 @@ func (v *visit) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 // acquire waits for the next slot in the pool's line, no longer than limit. The frames on
 // the way from net/http's to the wait are small: a stack that has grown is kept as long as
 // the client waits (TestWaiterMemory).
-func (v *visit) acquire(ctx context.Context, r *http.Request, pool *Pool, limit time.Duration) (Slot, error) {
+func (v *visit) acquire(ctx context.Context, r *http1.Request, pool *Pool, limit time.Duration) (Slot, error) {
 	if v.crowded {
 		return v.acquireAtOnce(ctx, r, pool)
 	}
@@ -120,7 +104,7 @@ func (v *visit) acquire(ctx context.Context, r *http.Request, pool *Pool, limit 
 
 // acquireAtOnce is acquire for a request that is crowded. Its head would be kept during a wait,
 // however short.
-func (v *visit) acquireAtOnce(ctx context.Context, r *http.Request, pool *Pool) (Slot, error) {
+func (v *visit) acquireAtOnce(ctx context.Context, r *http1.Request, pool *Pool) (Slot, error) {
 	slot, err := v.snapshot.cfg.Admitter.Acquire(ctx, v.httpRequest(r, pool, 0))
 	if refusal := new(admission.Refusal); errors.As(err, &refusal) && refusal.Reason == admission.Timeout {
 		full := *refusal
@@ -131,13 +115,13 @@ func (v *visit) acquireAtOnce(ctx context.Context, r *http.Request, pool *Pool) 
 }
 
 // httpRequest returns what an HTTP request asks the pool's line for.
-func (v *visit) httpRequest(r *http.Request, pool *Pool, limit time.Duration) admission.Request {
+func (v *visit) httpRequest(r *http1.Request, pool *Pool, limit time.Duration) admission.Request {
 	v.info.Method, v.info.Path = r.Method, r.URL.Path
 	req := v.lineRequest(pool)
 	if pool.TellClients {
 		req.Client = v.clientKey(r, pool)
 	}
-	req.Wait, v.prefer = queueTimeout(limit, r.Header)
+	req.Wait, v.prefer = queueTimeout(limit, r.Fields)
 	return req
 }
 
@@ -145,7 +129,7 @@ func (v *visit) httpRequest(r *http.Request, pool *Pool, limit time.Duration) ad
 // how long it may wait.
 func (v *visit) lineRequest(pool *Pool) admission.Request {
 	v.info.Trace = v.rec.TraceID
-	req := admission.Request{Pool: pool.Name, Info: &v.info}
+	req := admission.Request{Pool: pool.Name, Info: &v.info, Holder: &v.hold}
 	if v.rec.Sampled {
 		req.Span = spanBytes(v.spans.server.SpanContext())
 	}

@@ -2,29 +2,29 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
-// WriteHeader implements http.ResponseWriter. Informational answers pass, except an
-// upstream's 100: it makes package upstream read the body, upon which net/http
-// itself tells the client to go on, and the client should hear it once.
-func (ex *exchange) WriteHeader(status int) {
-	switch {
-	case status < 200:
-		ex.hold.move()
-		if status == http.StatusContinue {
-			return
-		}
-	case !ex.wrote.Load():
-		ex.decorate()
-		ex.label()
+// WriteHeader implements http.ResponseWriter, for answers of the gateway's own.
+func (ex *exchange) WriteHeader(status int) { ex.writeHead(status, nil) }
+
+// writeHead writes the head of an answer: what Header has, these fields, and the gateway's own.
+func (ex *exchange) writeHead(status int, fields http1.Fields) {
+	if ex.wrote.Load() {
+		return
 	}
-	ex.response.WriteHeader(status)
+	fields = append(fields, adapt.Fields(ex.given())...)
+	ex.decorate(&fields)
+	ex.label(&fields)
+	ex.response.writeHead(status, fields)
 }
 
 // Write implements http.ResponseWriter.
@@ -56,104 +56,100 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		ex.conn.Unwatch() // a half-closed connection may still carry an upgrade
 		ex.ctx.follow()
 	}
-	ex.decorate()
 	return conn, brw, nil
 }
 
-// decorate adds the gateway's own fields to the header of an answer.
-func (ex *exchange) decorate() {
-	h := ex.Header()
-	if ex.isForeign() && (ex.chunked || ex.http10 || ex.body.unread()) {
+// decorate adds the gateway's own fields to those of an answer.
+func (ex *exchange) decorate(fields *http1.Fields) {
+	if ex.isForeign() && (ex.request.Chunked || ex.http10 || ex.body.unread()) {
 		// In full duplex net/http would take what follows a broken or unread
 		// body for the next request. And a request in chunks may have had a
 		// Content-Length too, one of HTTP/1.0 Transfer-Encoding, by which somebody in
 		// front of the gateway has found another end: RFC 9112, section 6.1, wants the
 		// connection closed, and net/http does not say which it was.
-		h.Set("Connection", "close")
+		ex.last = true
 	}
 	if !ex.http1 && ex.conn.Ends() || ex.isDraining() {
-		// The next request goes to another gateway. In HTTP/2 net/http makes it a
-		// GOAWAY, which ends no request. Of HTTP/1, package downstream sees to it.
-		h.Set("Connection", "close")
+		ex.endSoon()
 	}
 	if ex.prefer >= 0 {
-		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
+		fields.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
 	}
-	if ex.attempt.out == nil || ex.route.pool == nil {
-		return
-	}
-	if before := h["Server-Timing"]; len(before) > 0 {
-		h["Server-Timing"] = append(before[:len(before):len(before)], ex.timing())
-	} else {
-		h["Server-Timing"] = ex.attempt.out.value(ex.timing())
+	if ex.attempt.out != nil && ex.route.pool != nil {
+		fields.Add("Server-Timing", ex.timing())
 	}
 }
 
-// label puts into the header of an answer what the configuration says.
-func (ex *exchange) label() {
-	h := ex.Header()
+// endSoon has the client send its next request to another gateway. Over HTTP/1 those that have
+// come already are answered first. In HTTP/2 net/http makes a GOAWAY of it, which ends no request.
+func (ex *exchange) endSoon() {
+	if ex.http1 && ex.conn != nil {
+		ex.conn.EndSoon()
+		return
+	}
+	ex.last = true
+}
+
+// label adds to the fields of an answer what the configuration says.
+func (ex *exchange) label(fields *http1.Fields) {
 	if ex.requestID != "" {
-		h[ex.snapshot.requestID] = []string{ex.requestID}
+		fields.Set(ex.snapshot.requestID, ex.requestID)
 	}
 	if hsts := ex.snapshot.cfg.Edge.HSTS; hsts != "" && ex.snapshot.isSecure(ex.request) {
-		h["Strict-Transport-Security"] = []string{hsts}
+		fields.Set("Strict-Transport-Security", hsts)
 	}
 	switch {
 	case ex.rec.UpstreamStatus != 0:
-		ex.route.answer.apply(h, ex)
+		ex.route.answer.apply(fields, ex)
 	case ex.route != nil:
-		ex.expose(h, &ex.route.cors)
+		ex.expose(fields, &ex.route.cors)
 	case isTicketPath(ex.request.URL.Path):
-		ex.expose(h, &ex.snapshot.ticketCORS)
+		ex.expose(fields, &ex.snapshot.ticketCORS)
 	}
 }
 
 // expose lets a page read an answer of the gateway's own.
-func (ex *exchange) expose(h http.Header, cors *CORS) {
-	if len(cors.Origins) == 0 || !cors.allow(h, ex.request) {
+func (ex *exchange) expose(fields *http1.Fields, cors *CORS) {
+	if len(cors.Origins) == 0 || !cors.allow(fields, ex.request) {
 		return
 	}
 	exposed := corsExposed
 	if ex.requestID != "" {
 		exposed += ", " + ex.snapshot.requestID
 	}
-	h.Set("Access-Control-Expose-Headers", exposed)
+	fields.Set("Access-Control-Expose-Headers", exposed)
 }
 
 // answerClientGone ends a request whose client has left. Only a client that has
 // closed no more than its sending side reads the answer.
 func (ex *exchange) answerClientGone() {
 	ex.clientGone = true
-	if ex.http1 { // in HTTP/2 it would end the connection for other requests too
-		ex.Header().Set("Connection", "close")
-	}
+	ex.last = ex.last || ex.http1 // in HTTP/2 it would end the connection for other requests too
 	ex.WriteHeader(statusClientGone)
 }
 
 // answerProblem says in an answer of the gateway's own what is wrong with the request.
-func (ex *exchange) answerProblem(r *http.Request, status int, detail string) {
+func (ex *exchange) answerProblem(r *http1.Request, status int, detail string) {
 	ex.writeProblem(r, problem{Status: status, Detail: detail, Pool: ex.rec.Pool})
 }
 
 // answerDoubt is answerProblem for a request that somebody else may read in another way. What
 // follows on its connection may be part of it.
-func (ex *exchange) answerDoubt(r *http.Request, status int, detail string) {
-	if ex.http1 { // in HTTP/2 streams are apart
-		ex.Header().Set("Connection", "close")
-	}
+func (ex *exchange) answerDoubt(r *http1.Request, status int, detail string) {
+	ex.last = ex.last || ex.http1 // in HTTP/2 streams are apart
 	ex.answerProblem(r, status, detail)
 }
 
 // writeProblem answers with p, in the form that r accepts.
-func (ex *exchange) writeProblem(r *http.Request, p problem) {
+func (ex *exchange) writeProblem(r *http1.Request, p problem) {
 	p.RequestID = ex.requestID
 	if !ex.writeErrorPage(r, p) {
-		problems.Write(ex, r, p)
+		problems.Write(ex, r.Fields.Values("Accept"), p)
 	}
 }
 
 // refuse answers a request of a pool that was not admitted.
-func (ex *exchange) refuse(r *http.Request, err error) {
+func (ex *exchange) refuse(r *http1.Request, err error) {
 	switch {
 	case ex.ctx.isStopped():
 		err = admission.Draining
@@ -162,8 +158,9 @@ func (ex *exchange) refuse(r *http.Request, err error) {
 		ex.answerClientGone()
 		return
 	}
-	if ex.crowded && ex.http1 {
-		ex.Header().Set("Connection", "close") // one that is kept takes memory, too
+	ex.last = ex.last || ex.crowded && ex.http1 // one that is kept takes memory, too
+	if errors.Is(err, admission.Draining) {
+		ex.endSoon()
 	}
 	ex.writeProblem(r, ex.refused(ex.Header(), err))
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"net"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -30,7 +29,9 @@ type backend struct {
 	suspected chan struct{}           // a request has failed: the next check is to come at once
 
 	// Guarded by balancer.mu.
-	rank     int // higher ones are used only when no lower one can be
+	isAgreed bool // see balancer.agreed
+	away     bool // agreed, and nothing may be sent there: see missedLocked
+	rank     int  // higher ones are used only when no lower one can be
 	weight   int
 	since    time.Time // when it came, or came back; zero: with all others
 	inFlight int
@@ -42,6 +43,7 @@ type backend struct {
 	unanswered int
 	quiet      time.Time
 	gaveUp     time.Time // when one ended without an answer last
+	answered   time.Time // when it began an answer last; zero: never
 }
 
 // share returns u's part of the requests, relative to others of its rank. One that is new,
@@ -55,9 +57,17 @@ func (u *backend) share(slowStart time.Duration) float64 {
 	return share
 }
 
+// suspect has u looked at soon.
+func (u *backend) suspect() {
+	select {
+	case u.suspected <- struct{}{}:
+	default: // that has been asked for
+	}
+}
+
 // requester makes requests to an upstream.
 type requester interface {
-	RoundTrip(req *http.Request, caller upstream.Caller) (*http.Response, error)
+	Do(req *upstream.Request, caller upstream.Caller) (*upstream.Response, error)
 }
 
 func newBackend(u *url.URL, transport Transport, standing func() uint64) *backend {

@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // balancer chooses the upstream of each request of a pool, or of a route without a
@@ -20,6 +22,11 @@ type balancer struct {
 	next     int // where the next search begins, so that ties spread evenly
 	logger   *slog.Logger
 
+	bar func(pool string, upstreams []string) // see Config.Bar; nil: nobody wants to know
+	// telling is held while bar is called, which was told these last; it is locked before mu.
+	telling sync.Mutex
+	told    []string
+
 	// updating is held while backends are replaced, which may take seconds. It guards
 	// the fields below, and is locked before mu.
 	updating sync.Mutex
@@ -27,7 +34,8 @@ type balancer struct {
 	standing func() uint64
 	log      *slog.Logger
 	services services
-	follow   func() // ends followServices; nil: it does not run
+	agreed   []string // upstreams that have a k of their own; none: those of wanted count
+	follow   func()   // ends followServices; nil: it does not run
 }
 
 // pick returns the upstream with the fewest requests in flight for its weight that has
@@ -55,11 +63,16 @@ func (b *balancer) pick(tried []*backend) *backend {
 	if u.health.bad {
 		u.health.again = time.Now().Add(b.policy.Interval) // one request at a time tries it
 	}
+	b.countLocked(u)
+	return u
+}
+
+// countLocked counts one more request for u.
+func (b *balancer) countLocked(u *backend) {
 	u.inFlight++
 	if u.unanswered++; u.unanswered == 1 && time.Since(u.gaveUp) > quietGap {
 		u.quiet = time.Now()
 	}
-	return u
 }
 
 func (b *balancer) bestLocked(tried []*backend, healthy bool) *backend {
@@ -84,7 +97,7 @@ func (b *balancer) settled(u *backend, answered bool) {
 	defer b.mu.Unlock()
 	u.unanswered--
 	if now := time.Now(); answered {
-		u.quiet, u.gaveUp = now, time.Time{}
+		u.quiet, u.gaveUp, u.answered = now, time.Time{}, now
 	} else {
 		u.gaveUp = now
 	}
@@ -96,19 +109,26 @@ const quietGap = 5 * time.Second
 
 // done ends a request to u, and notes what the request has shown of u.
 func (b *balancer) done(u *backend, v verdict, cause error) {
+	b.note(u, v, cause)
+	if u.isAgreed && v == verdictFailed {
+		b.tell()
+	}
+}
+
+func (b *balancer) note(u *backend, v verdict, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u.inFlight--
-	if v == verdictFailed && b.policy.checks() {
-		select {
-		case u.suspected <- struct{}{}:
-		default: // a check has been asked for
-		}
+	if u.health.doubtful(v, b.policy) && (b.policy.checks() || u.isAgreed) {
+		u.suspect()
 	}
 	if u.health.request(v, b.policy) {
 		b.changedLocked(u, cause)
 	} else if v == verdictFailed {
 		u.why = cause
+	}
+	if u.isAgreed && v == verdictFailed && (u.health.bad || errors.As(cause, new(*upstream.DialError))) {
+		b.missedLocked(u, cause)
 	}
 }
 
@@ -121,34 +141,46 @@ func (b *balancer) reached(u *backend) {
 	}
 }
 
-// checked notes the result of a health check.
-func (b *balancer) checked(u *backend, err error) {
+// checked notes the result of a health check, and reports whether u is coming back.
+func (b *balancer) checked(u *backend, err error) (returns bool) {
+	returns = b.noteCheck(u, err)
+	if u.isAgreed {
+		b.tell()
+	}
+	return returns
+}
+
+func (b *balancer) noteCheck(u *backend, err error) (returns bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err == nil {
+		b.foundLocked(u)
+	}
 	if u.health.check(err == nil, b.policy) {
 		b.changedLocked(u, err)
 	} else if err != nil {
 		u.why = err
 	}
+	return err == nil && u.health.bad
 }
 
 // changedLocked is called when u has become unhealthy, or healthy again.
 func (b *balancer) changedLocked(u *backend, cause error) {
 	u.changed, u.why = time.Now(), cause
-	attrs := []any{slog.String("pool", b.pool), slog.String("upstream", u.configured)}
-	if u.health.bad {
-		b.logger.Warn("upstream is unhealthy", append(attrs, slog.Any("error", cause))...)
-	} else {
+	if !u.health.bad {
 		u.since = time.Now()
-		b.logger.Info("upstream is healthy again", attrs...)
+	}
+	if !u.away { // else it has been said
+		b.logHealth(u, !u.health.bad, cause)
 	}
 }
 
-// isDown reports whether there is no upstream, or every one fails its checks.
+// isDown reports whether there is no upstream, or every one fails its checks. An agreed one
+// is down, too, when it could not be reached.
 func (b *balancer) isDown() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.backends) == 0 || b.policy.checks() && !slices.ContainsFunc(b.backends, func(u *backend) bool { return !u.health.bad })
+	return !slices.ContainsFunc(b.backends, b.reachableLocked)
 }
 
 // downRefusal is for requests while isDown. They get no slot, or give it back: none
@@ -166,9 +198,9 @@ func (b *balancer) status() []UpstreamStatus {
 	all := make([]UpstreamStatus, len(b.backends))
 	for i, u := range b.backends {
 		all[i] = UpstreamStatus{
-			Pool: b.pool, URL: u.configured, Healthy: !u.health.bad, Since: u.changed, InFlight: u.inFlight, Unanswered: u.unanswered,
+			Pool: b.pool, URL: u.configured, Healthy: !u.health.bad && !u.away, Since: u.changed, InFlight: u.inFlight, Unanswered: u.unanswered, Answered: u.answered,
 		}
-		if u.health.bad {
+		if !all[i].Healthy {
 			all[i].Why = u.why
 		}
 		if u.unanswered > 0 {

@@ -28,7 +28,6 @@ type openSlot struct{}
 func (openSlot) Release()                       {}
 func (openSlot) Fence() string                  { return "p/1/1" }
 func (openSlot) Valid() bool                    { return true }
-func (openSlot) OnLost(func())                  {}
 func (openSlot) GrantInfo() admission.GrantInfo { return admission.GrantInfo{} }
 
 // quiet observes and forgets.
@@ -179,10 +178,10 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 }
 
-// TestSizeOfAnExchange: the allocator has sizes of 1,024 and of 1,152 bytes. One field too
-// many costs each request, and each that waits, 128 bytes.
+// TestSizeOfAnExchange: the allocator has sizes of 1,024 and of 1,152 bytes, of which it needs 8
+// itself. One field too many costs each request, and each that waits, 128 bytes.
 func TestSizeOfAnExchange(t *testing.T) {
-	if size := unsafe.Sizeof(exchange{}); size > 1024 {
+	if size := unsafe.Sizeof(exchange{}); size > 1016 {
 		t.Errorf("an exchange has %d bytes", size)
 	}
 }

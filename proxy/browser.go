@@ -13,6 +13,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // A browser whose request has to wait is shown a page instead of nothing. Its place in
@@ -44,14 +45,14 @@ type browser struct {
 	*visit
 	pool    *Pool
 	w       http.ResponseWriter
-	r       *http.Request
+	r       *http1.Request
 	cookie  string // its name
 	renewed bool   // the place that it had was given up
 }
 
 // newBrowser returns the browser that may be answered with the pool's page; nil: the request
 // is not one of a browser, or the pool has no page.
-func newBrowser(v *visit, pool *Pool, w http.ResponseWriter, r *http.Request) *browser {
+func newBrowser(v *visit, pool *Pool, w http.ResponseWriter, r *http1.Request) *browser {
 	if pool.Page == nil || !asksForPlace(r) && !isNavigation(r) {
 		return nil
 	}
@@ -62,29 +63,29 @@ func newBrowser(v *visit, pool *Pool, w http.ResponseWriter, r *http.Request) *b
 // isNavigation reports whether a person waits for the answer, and can be shown a page
 // meanwhile. Cookies of a page in a frame of another site are not sent, so that only
 // whole windows get one.
-func isNavigation(r *http.Request) bool {
-	if r.Method != http.MethodGet || r.ContentLength != 0 || !problems.AcceptsHTML(r.Header) {
+func isNavigation(r *http1.Request) bool {
+	if r.Method != http.MethodGet || r.Length != 0 || !problems.AcceptsHTML(r.Fields.Values("Accept")) {
 		return false
 	}
 	for _, name := range []string{"Range", "Prefer", "Upgrade", "X-Requested-With"} {
-		if _, ok := r.Header[name]; ok {
+		if len(r.Fields.Values(name)) > 0 {
 			return false
 		}
 	}
-	dest := r.Header.Get("Sec-Fetch-Dest")
+	dest := r.Fields.Get("Sec-Fetch-Dest")
 	return dest == "" || dest == "document"
 }
 
 // asksForPlace reports whether the request is that of a page's script.
-func asksForPlace(r *http.Request) bool {
-	_, ok := preference(r.Header, placePreference)
+func asksForPlace(r *http1.Request) bool {
+	_, ok := preference(r.Fields, placePreference)
 	return ok && r.Method == http.MethodGet
 }
 
 // isSpeculative reports whether the browser asks for what its user has not asked for yet.
-func isSpeculative(h http.Header) bool {
+func isSpeculative(fields http1.Fields) bool {
 	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Moz"} {
-		v := h.Get(name)
+		v := fields.Get(name)
 		if strings.Contains(v, "prefetch") || strings.Contains(v, "prerender") || strings.Contains(v, "preview") {
 			return true
 		}
@@ -99,7 +100,7 @@ func (b *browser) admit(ctx context.Context, acquire func(limit time.Duration) (
 	if asksForPlace(b.r) {
 		return nil, b.tellPlace(ctx)
 	}
-	if isSpeculative(b.r.Header) {
+	if isSpeculative(b.r.Fields) {
 		return acquire(minWait) // the page may never be looked at: no place in line
 	}
 	if id := b.ticket(); id != "" {
@@ -143,7 +144,7 @@ func (b *browser) follow(ctx context.Context, id string) (Slot, error) {
 	ticket, err := tickets.TestTicket(ctx, id, false, hold)
 	if err == nil && ticket.Granted {
 		var slot Slot
-		if slot, err = tickets.RedeemTicket(ctx, b.pool.Name, id); err == nil {
+		if slot, err = tickets.RedeemTicket(ctx, b.pool.Name, id, &b.hold); err == nil {
 			return slot, nil
 		}
 	}
@@ -171,7 +172,7 @@ func (b *browser) tellPlace(ctx context.Context) error {
 	if id == "" {
 		return errUnknown
 	}
-	seconds, _ := preferredWait(b.r.Header)
+	seconds, _ := preferredWait(b.r.Fields)
 	b.w.Header().Set(placeHeader, "1")
 	wait := min(time.Duration(seconds)*time.Second, maxPlaceWait)
 	if b.snapshot.places.Add(1) > maxPlaceWaits || b.crowded {
@@ -223,17 +224,25 @@ func (b *browser) show(status int, id string, ticket admission.Ticket) error {
 
 // ticket returns the id of the browser's ticket for this URL; "" if it has none.
 func (b *browser) ticket() string {
-	if c, err := b.r.Cookie(b.cookie); err == nil {
-		return c.Value
+	for _, c := range b.cookies() {
+		if c.Name == b.cookie {
+			return c.Value
+		}
 	}
 	return ""
+}
+
+// cookies returns those that the browser has sent.
+func (b *browser) cookies() []*http.Cookie {
+	r := http.Request{Header: http.Header{"Cookie": b.r.Fields.Values("Cookie")}}
+	return r.Cookies()
 }
 
 // hasManyPlaces reports whether the browser brings as many tickets as it may have, and
 // none for this URL.
 func (b *browser) hasManyPlaces() bool {
 	n := 0
-	for _, c := range b.r.Cookies() {
+	for _, c := range b.cookies() {
 		if strings.HasPrefix(c.Name, placeCookiePrefix) {
 			n++
 		}
@@ -252,20 +261,20 @@ func (b *browser) setTicket(id string) {
 }
 
 // removePlaces removes the cookies that hold tickets, which are the gateway's own.
-func removePlaces(header http.Header) {
-	holds := func(s string) bool { return strings.Contains(s, placeCookiePrefix) }
-	if !slices.ContainsFunc(header["Cookie"], holds) {
+func removePlaces(fields *http1.Fields) {
+	holds := func(f http1.Field) bool { return f.ID == http1.Cookie && strings.Contains(f.Value, placeCookiePrefix) }
+	if !slices.ContainsFunc(*fields, holds) {
 		return
 	}
 	var kept []string
-	for _, line := range header["Cookie"] {
+	for _, line := range fields.Values("Cookie") {
 		for cookie := range strings.SplitSeq(line, ";") {
 			if cookie = strings.TrimSpace(cookie); cookie != "" && !strings.HasPrefix(cookie, placeCookiePrefix) {
 				kept = append(kept, cookie)
 			}
 		}
 	}
-	if delete(header, "Cookie"); len(kept) > 0 {
-		header["Cookie"] = []string{strings.Join(kept, "; ")}
+	if fields.Delete("Cookie"); len(kept) > 0 {
+		fields.Add("Cookie", strings.Join(kept, "; "))
 	}
 }

@@ -115,7 +115,7 @@ func (p *places) EndTicket(_ context.Context, id string) error {
 	return nil
 }
 
-func (p *places) RedeemTicket(_ context.Context, _, id string) (Slot, error) {
+func (p *places) RedeemTicket(_ context.Context, _, id string, _ admission.Holder) (Slot, error) {
 	pl, err := p.find(id)
 	if err != nil {
 		return nil, err

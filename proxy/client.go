@@ -1,25 +1,28 @@
 package proxy
 
 import (
+	"context"
 	"crypto/sha256"
 	"net/http"
 	"net/netip"
 	"strings"
 
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // clientKey returns the key by which the pool tells the request's client from others.
-func (v *visit) clientKey(r *http.Request, pool *Pool) string {
-	if values := r.Header[http.CanonicalHeaderKey(pool.ClientHeader)]; len(values) > 0 {
+func (v *visit) clientKey(r *http1.Request, pool *Pool) string {
+	if values := r.Fields.Values(http.CanonicalHeaderKey(pool.ClientHeader)); len(values) > 0 {
 		return digest(values)
 	}
 	return addressKey(v.info.Remote)
 }
 
-func (s *snapshot) clientAddr(r *http.Request) netip.Addr {
+func (s *snapshot) clientAddr(ctx context.Context, r *http1.Request) netip.Addr {
 	if s.cfg.ClientAddr != nil {
-		return s.cfg.ClientAddr(r)
+		return s.cfg.ClientAddr(adapt.ToHTTP(ctx, r, nil))
 	}
 	return clientAddr(r, s.cfg.TrustedProxies)
 }
@@ -44,9 +47,9 @@ func addressKey(a netip.Addr) string {
 // clientAddr returns the address of a request's client: that of the connection,
 // unless it is a trusted proxy's. Then it is the last that X-Forwarded-For names
 // and that is no such proxy: what stands before it, the client may have written.
-func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
-	addr := downstream.ParseAddr(r.RemoteAddr)
-	lines := r.Header["X-Forwarded-For"]
+func clientAddr(r *http1.Request, trusted []netip.Prefix) netip.Addr {
+	addr := downstream.ParseAddr(r.Remote)
+	lines := r.Fields.Values("X-Forwarded-For")
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest := lines[i]; rest != ""; {
 			if !containsAddr(trusted, addr) {
@@ -89,12 +92,12 @@ func containsAddr(prefixes []netip.Prefix, a netip.Addr) bool {
 
 // isSecure reports whether the client uses TLS, to the gateway or to a trusted proxy in
 // front of it.
-func (s *snapshot) isSecure(r *http.Request) bool {
-	if r.TLS != nil {
+func (s *snapshot) isSecure(r *http1.Request) bool {
+	if r.Secure {
 		return true
 	}
-	proto := r.Header["X-Forwarded-Proto"]
-	if len(proto) == 0 || !contains(s.cfg.TrustedProxies, r.RemoteAddr) {
+	proto := r.Fields.Values("X-Forwarded-Proto")
+	if len(proto) == 0 || !contains(s.cfg.TrustedProxies, r.Remote) {
 		return false
 	}
 	first, _, _ := strings.Cut(proto[0], ",")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // TestClientAddr: the client is who the trusted proxies say it is, and nobody
@@ -40,8 +41,10 @@ func TestClientAddr(t *testing.T) {
 		"unreadable before the proxy": {"10.0.0.1:4000", []string{"_hidden, 10.0.0.2"}, "10.0.0.2"},
 		"IPv4 in IPv6":                {"[::ffff:10.0.0.1]:4000", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
 	} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.RemoteAddr, r.Header["X-Forwarded-For"] = tt.remote, tt.forwarded
+		r := &http1.Request{Remote: tt.remote}
+		for _, line := range tt.forwarded {
+			r.Fields.Add("X-Forwarded-For", line)
+		}
 		if got := clientAddr(r, trusted).String(); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}

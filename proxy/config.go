@@ -20,7 +20,7 @@ import (
 )
 
 // errConfig is wrapped by every error of Config.Validate.
-var errConfig = errors.New("proxy: invalid configuration")
+var errConfig = errors.New("invalid configuration")
 
 // Config of a Handler.
 type Config struct {
@@ -64,6 +64,10 @@ type Config struct {
 	// under another standing than the one it was made under. It must be fast
 	// and safe for concurrent use. Nil: the right is never lost.
 	Standing func() uint64
+	// Bar is called with the upstreams that cannot be reached from here, of those that have a k
+	// of their own, each time that they are others: see [Handler.Agree]. A request that could
+	// not be sent waits again only after that. Nil: nobody wants to know.
+	Bar func(pool string, upstreams []string)
 	// Draining reports whether the gateway is being taken out of service: clients are
 	// then told to go to another one. It must be fast; nil: it never is.
 	Draining func() bool
@@ -132,6 +136,7 @@ func (c Config) withDefaults() Config {
 	if c.Standing == nil {
 		c.Standing = func() uint64 { return 1 }
 	}
+	c.Edge.WaitingHeaderBytes = cmp.Or(c.Edge.WaitingHeaderBytes, 32<<20)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -275,7 +280,7 @@ func checkUpstreams(us []*url.URL, schemes ...string) []string {
 		if u == nil {
 			continue
 		}
-		if _, err := weightOf(u); err != nil {
+		if _, err := weightOf(u); err != nil && admission.UpstreamK(u) == 0 {
 			msgs = append(msgs, fmt.Sprintf("upstream %q: %v", u.Redacted(), err))
 		}
 	}

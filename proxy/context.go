@@ -3,12 +3,12 @@ package proxy
 import (
 	"context"
 	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -17,7 +17,8 @@ import (
 // cost: its channel is made only when somebody asks for it, and a connection that
 // is to be closed with it needs no registration.
 type exchangeContext struct {
-	ex *exchange
+	ex   *exchange
+	base context.Context // of the server's request
 
 	mu     sync.Mutex
 	leave  func() bool // ends the registration with the parent; nil: there is none
@@ -41,19 +42,16 @@ func exchangeIn(ctx context.Context) *exchange {
 	return ex
 }
 
-// parent returns the context of the server's request.
-func (c *exchangeContext) parent() context.Context { return c.ex.request.Context() }
-
 // Value implements context.Context.
 func (c *exchangeContext) Value(key any) any {
 	if _, ok := key.(exchangeKey); ok {
 		return c.ex
 	}
-	return c.parent().Value(key)
+	return c.base.Value(key)
 }
 
 // Deadline implements context.Context.
-func (c *exchangeContext) Deadline() (time.Time, bool) { return c.parent().Deadline() }
+func (c *exchangeContext) Deadline() (time.Time, bool) { return c.base.Deadline() }
 
 // Done implements context.Context.
 func (c *exchangeContext) Done() <-chan struct{} {
@@ -71,7 +69,7 @@ func (c *exchangeContext) Done() <-chan struct{} {
 // Err implements context.Context. What has ended the parent ends c at once: a
 // caller that finds the client's connection broken may ask before the parent has ended c.
 func (c *exchangeContext) Err() error {
-	if c.parent().Err() != nil {
+	if c.base.Err() != nil {
 		c.cancelWithParent()
 	}
 	c.mu.Lock()
@@ -115,21 +113,30 @@ func (c *exchangeContext) AfterFunc(f func()) (stop func() bool) {
 
 // follow makes the exchange end with the request of the server.
 func (c *exchangeContext) follow() {
-	leave := context.AfterFunc(c.parent(), c.cancelWithParent)
+	leave := context.AfterFunc(c.base, c.cancelWithParent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leave = leave
 }
 
-// watchClient cancels the exchange when its client leaves. The returned function ends the
-// watch; it must be called. It may be called twice.
-func (ex *exchange) watchClient(r *http.Request) (stop func()) {
+// watchClient cancels the exchange when its client leaves. UnwatchClient must be called with what
+// it returns, which is nil where the connection does it.
+func (ex *exchange) watchClient(r *http1.Request) (stop func()) {
 	if !ex.http1 || ex.conn == nil {
 		ex.ctx.follow()
-		return downstream.PollDisconnect(r, &ex.ctx)
+		return downstream.PollDisconnect(ex.ctx.base, r, &ex.ctx)
 	}
 	ex.conn.Watch(&ex.ctx)
-	return ex.conn.Unwatch
+	return nil
+}
+
+// unwatchClient ends what watchClient began.
+func (ex *exchange) unwatchClient(stop func()) {
+	if stop == nil {
+		ex.conn.Unwatch()
+		return
+	}
+	stop()
 }
 
 // ClientLeft implements downstream.Watcher. A half-closed connection may still carry an upgrade.
@@ -141,7 +148,7 @@ func (c *exchangeContext) ClientLeft() {
 
 // cancelWithParent ends the context because the client has left, or because the server has stopped.
 func (c *exchangeContext) cancelWithParent() {
-	if context.Cause(c.parent()) == downstream.ErrStopped { //nolint:errorlint // it is never wrapped
+	if context.Cause(c.base) == downstream.ErrStopped { //nolint:errorlint // it is never wrapped
 		c.cancel(errStops)
 		return
 	}

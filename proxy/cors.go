@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // CORS says which web pages of other origins may read the answers that the gateway itself
@@ -65,26 +67,26 @@ func (c *CORS) allows(origin string) bool {
 }
 
 // allow lets the page that has sent the request read the answer with this header.
-func (c *CORS) allow(h http.Header, r *http.Request) bool {
+func (c *CORS) allow(fields *http1.Fields, r *http1.Request) bool {
 	if slices.Contains(c.Origins, "*") {
-		h.Set("Access-Control-Allow-Origin", "*")
+		fields.Set("Access-Control-Allow-Origin", "*")
 		return true
 	}
-	h.Add("Vary", "Origin")
-	origin := r.Header.Get("Origin")
+	fields.Add("Vary", "Origin")
+	origin := r.Fields.Get("Origin")
 	if !c.allows(origin) {
 		return false
 	}
-	h.Set("Access-Control-Allow-Origin", origin)
+	fields.Set("Access-Control-Allow-Origin", origin)
 	if c.Credentials {
-		h.Set("Access-Control-Allow-Credentials", "true")
+		fields.Set("Access-Control-Allow-Credentials", "true")
 	}
 	return true
 }
 
 // preflight returns the route that a browser's preflight request asks about, if the gateway
 // answers it; else nil.
-func (rs routes) preflight(r *http.Request) *route {
+func (rs routes) preflight(r *http1.Request) *route {
 	method := preflightMethod(r)
 	if method == "" {
 		return nil
@@ -96,11 +98,11 @@ func (rs routes) preflight(r *http.Request) *route {
 }
 
 // preflightMethod returns the method that a preflight request asks about; empty: r is none.
-func preflightMethod(r *http.Request) string {
-	if r.Method != http.MethodOptions || r.Header.Get("Origin") == "" {
+func preflightMethod(r *http1.Request) string {
+	if r.Method != http.MethodOptions || r.Fields.Get("Origin") == "" {
 		return ""
 	}
-	return r.Header.Get("Access-Control-Request-Method")
+	return r.Fields.Get("Access-Control-Request-Method")
 }
 
 // ticketCORS returns what the ticket API says to pages: those of all routes to pools with
@@ -120,6 +122,6 @@ func (rs routes) ticketCORS() (c CORS) {
 func MayUseTickets(ctx context.Context, pool string) bool {
 	ex := exchangeIn(ctx)
 	return ex != nil && slices.ContainsFunc(ex.snapshot.routes, func(r *route) bool {
-		return r.hasTickets() && (pool == "" || pool == r.pool.Name) && r.cors.allows(ex.request.Header.Get("Origin"))
+		return r.hasTickets() && (pool == "" || pool == r.pool.Name) && r.cors.allows(ex.request.Fields.Get("Origin"))
 	})
 }

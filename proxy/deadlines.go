@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 const (
@@ -21,11 +22,11 @@ const (
 // be kept. Otherwise the answer says that it is closed.
 func (w *response) answerUnread() {
 	b := &w.unread
-	if b.ReadCloser == nil || b.ended {
+	if b.request == nil || b.ended {
 		return
 	}
 	w.fullDuplex()
-	if !b.expects && (!w.isForeign() || !w.chunked) { // there the connection is closed in any case
+	if !b.expects && (!w.isForeign() || !b.request.Chunked) { // there the connection is closed in any case
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Unix(1, 0)) // only what has been read from the connection
 		_, _ = io.CopyN(io.Discard, b, readAhead)
 		if b.ended {
@@ -33,7 +34,7 @@ func (w *response) answerUnread() {
 		}
 	}
 	b.open = true
-	w.Header().Set("Connection", "close")
+	w.last = true
 }
 
 // isForeign reports whether the request came over HTTP/1 to a server of net/http's, in a program
@@ -51,15 +52,15 @@ func (w *response) fullDuplex() {
 
 // boundNothing lifts the bound that a program's server may put on the reading of a whole request: a
 // body may take as long as its pool allows.
-func (w *response) boundNothing(r *http.Request) {
-	if w.isForeign() && r.Body != nil && r.Body != http.NoBody {
+func (w *response) boundNothing(r *http1.Request) {
+	if w.isForeign() && r.Body != nil {
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{})
 	}
 }
 
 // readOwnBody bounds the time for a body that the gateway itself reads, and returns it.
-func (w *response) readOwnBody(r *http.Request) io.ReadCloser {
-	if w.unread.ReadCloser == nil {
+func (w *response) readOwnBody(r *http1.Request) io.ReadCloser {
+	if w.unread.request == nil {
 		return r.Body
 	}
 	_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(ownBodyTimeout))
@@ -79,7 +80,7 @@ func (w *response) boundEnd(forwarded *requestBody) {
 			// An upload may still be reading. net/http would end that read, and
 			// its deadline with it.
 			_ = rc.SetReadDeadline(time.Unix(1, 0))
-			_, _ = forwarded.ReadCloser.Read(make([]byte, 1)) // begins when the other has ended
+			_, _ = forwarded.ex.request.Body.Read(make([]byte, 1)) // begins when the other has ended
 		}
 		_ = rc.SetReadDeadline(time.Now().Add(downstream.LingerTimeout))
 	}

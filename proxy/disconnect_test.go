@@ -235,7 +235,7 @@ func TestNoReadForTheEnd(t *testing.T) {
 // upstream do not close for as long as a test likes.
 type stuck struct{ entered, closes chan struct{} }
 
-func (s *stuck) RoundTrip(req *http.Request, _ upstream.Caller) (*http.Response, error) {
+func (s *stuck) Do(req *upstream.Request, _ upstream.Caller) (*upstream.Response, error) {
 	req.Context().(upstream.Context).Attach(s)
 	s.entered <- struct{}{}
 	<-s.closes

@@ -63,7 +63,7 @@ type service struct {
 func (s services) members(upstreams []*url.URL, rank int) []member {
 	var all []member
 	for _, u := range upstreams {
-		weight, _ := weightOf(u) // valid
+		weight, _ := weightOf(u) // valid; with a k instead the cluster's list counts
 		bare := *u
 		bare.Fragment, bare.RawFragment = "", ""
 		if !isService(u) {

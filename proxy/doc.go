@@ -38,6 +38,9 @@
 //	session    one TCP connection: Acquire, dial                        tcp_session.go
 //	joint      copies both ways, for a session or an upgrade            join.go, package relay
 //
+// A request is an http1.Request. Those that net/http has read, over HTTP/2 or for another server,
+// become one in ServeHTTP; where somebody's handler wants net/http's, it is made then.
+//
 // The package knows nothing of how admission is decided: its Config has an
 // Admitter. Routes are matched in order by a scan (route.go), not by a
 // router: a router finds the longest prefix, and a path that upstreams may read in
@@ -56,10 +59,14 @@
 // there are no checks, all being unhealthy is as good as none: they are tried,
 // so that one that is back serves the first request after.
 //
+// Where upstreams have a k of their own ([Handler.Agree]), the slot says which one the request goes to. If
+// no connection to it can be made, the request waits again for the slot of another one (agreed.go), and the
+// gateway gets none of that upstream before a check or a connection has shown that it is back (away.go).
+//
 // # When the right to be in flight ends
 //
 // A gateway may have requests in flight as long as its lease runs. When it ends,
-// each Slot says so (OnLost): soon after, the connections to the pools' upstreams
+// each holder is told (admission.Holder): soon after, the connections to the pools' upstreams
 // are closed, clients that have seen no answer get 503, and the others' answers are
 // aborted. The gateway comes back when all of these requests have ended.
 //

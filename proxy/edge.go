@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/headeredit"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // Edge is how the gateway meets its clients, whatever route their requests take.
@@ -30,6 +31,9 @@ type Edge struct {
 	HSTS string
 	// Access says which clients are served, the ticket API included.
 	Access Access
+	// WaitingHeaderBytes bounds what the headers of all requests that wait may take; default
+	// 32 MiB. What does not fit is refused at once, unless it gets a slot at once.
+	WaitingHeaderBytes int64
 	// ErrorPages are shown in place of the gateway's own text.
 	ErrorPages []*ErrorPage
 }
@@ -54,6 +58,9 @@ func (e Edge) check() error {
 			errs = append(errs, fmt.Errorf("the header for request ids: %w", err))
 		}
 	}
+	if e.WaitingHeaderBytes < 0 {
+		errs = append(errs, fmt.Errorf("no headers of %d bytes can wait", e.WaitingHeaderBytes))
+	}
 	if e.HTTPSPort < 0 || e.HTTPSPort > 65535 {
 		errs = append(errs, fmt.Errorf("there is no port %d", e.HTTPSPort))
 	}
@@ -64,7 +71,7 @@ func (e Edge) check() error {
 }
 
 // redirect sends a client to the same address over TLS.
-func (ex *exchange) redirect(r *http.Request) {
+func (ex *exchange) redirect(r *http1.Request) {
 	host := hostname(r.Host)
 	if host == "" || !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, " /") {
 		ex.answerDoubt(r, http.StatusBadRequest, "this gateway serves https only, and the request has no valid host to redirect to")
@@ -86,7 +93,7 @@ func (ex *exchange) redirect(r *http.Request) {
 }
 
 // denied answers a client that is not served, and reports whether it is one.
-func (ex *exchange) denied(r *http.Request, a Access) bool {
+func (ex *exchange) denied(r *http1.Request, a Access) bool {
 	if !a.limits() {
 		return false
 	}

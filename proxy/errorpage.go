@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/problems"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // ErrorPage is what people are shown in place of the gateway's own line of text, when it
@@ -38,7 +39,7 @@ func NewErrorPage(statuses []string, contentType, text string) (*ErrorPage, erro
 	p := &ErrorPage{statuses: statuses, contentType: contentType}
 	var err error
 	if p.mediaType, _, err = mime.ParseMediaType(contentType); err != nil || !httpguts.ValidHeaderFieldValue(contentType) {
-		return nil, fmt.Errorf("proxy: %q is not a content type: write one such as text/html; charset=utf-8", contentType)
+		return nil, fmt.Errorf("%q is not a content type: write one such as text/html; charset=utf-8", contentType)
 	}
 	if p.mediaType == "text/html" {
 		p.template, err = template.New("page").Parse(text)
@@ -46,11 +47,11 @@ func NewErrorPage(statuses []string, contentType, text string) (*ErrorPage, erro
 		p.template, err = texttemplate.New("page").Parse(text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("proxy: the page is no template: %w", err)
+		return nil, fmt.Errorf("the page is no template: %w", err)
 	}
 	for _, d := range []problem{{Status: 404}, {Status: 503, Detail: "<b>", Pool: "p", Reason: "timeout", Position: 3, RetryAfter: 1, RequestID: "a"}} {
 		if _, err := p.render(d); err != nil {
-			return nil, fmt.Errorf("proxy: the page cannot be shown: %w", err)
+			return nil, fmt.Errorf("the page cannot be shown: %w", err)
 		}
 	}
 	return p, nil
@@ -84,7 +85,7 @@ func findErrorPage(pages []*ErrorPage, status int) *ErrorPage {
 
 // writeErrorPage answers with the page for the problem, and reports whether there is one
 // that the client wants.
-func (ex *exchange) writeErrorPage(r *http.Request, d problem) bool {
+func (ex *exchange) writeErrorPage(r *http1.Request, d problem) bool {
 	var p *ErrorPage
 	if ex.route != nil {
 		p = findErrorPage(ex.route.errorPages, d.Status)
@@ -92,7 +93,7 @@ func (ex *exchange) writeErrorPage(r *http.Request, d problem) bool {
 	if p == nil {
 		p = findErrorPage(ex.snapshot.cfg.Edge.ErrorPages, d.Status)
 	}
-	if p == nil || !problems.Wants(r.Header, p.mediaType) {
+	if p == nil || !problems.Wants(r.Fields.Values("Accept"), p.mediaType) {
 		return false
 	}
 	body, err := p.render(d)

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // exchange is one request and its answer. Calls go down:
@@ -26,8 +28,8 @@ type exchange struct {
 	body    requestBody // that is forwarded
 	attempt attempt     // the last one
 
-	request   *http.Request // as the client sent it, but for its target: see canonical
-	requestID string        // empty: it has none
+	request   *http1.Request // as the client sent it, but for its target: see canonical
+	requestID string         // empty: it has none
 }
 
 var (
@@ -35,13 +37,13 @@ var (
 	_ http.Hijacker       = (*exchange)(nil)
 )
 
-func newExchange(s *snapshot, w http.ResponseWriter, r *http.Request) *exchange {
-	conn := downstream.ConnIn(r.Context())
-	if conn != nil {
-		r.TLS = conn.TLS()
-	}
+// newExchange returns the exchange of a request whose context ctx is.
+func newExchange(ctx context.Context, s *snapshot, w http.ResponseWriter, r *http1.Request) *exchange {
+	conn := downstream.ConnIn(ctx)
+	r.Secure = r.Secure || conn != nil && conn.IsTLS()
+	canonical(r)
 	ex := &exchange{response: newResponse(w, r, conn), visit: visit{snapshot: s, arrived: time.Now(), prefer: -1}, request: r}
-	ex.info.Remote = s.clientAddr(r)
-	ex.ctx.ex = ex
+	ex.info.Remote = s.clientAddr(ctx, r)
+	ex.ctx.ex, ex.ctx.base = ex, ctx
 	return ex
 }

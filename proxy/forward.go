@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/proxy/http1/adapt"
+	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/tcpstate"
 	"github.com/kgate/kgate/proxy/upstream"
 )
@@ -22,8 +22,6 @@ import (
 type attempt struct {
 	backend atomic.Pointer[backend]
 	out     *outgoing
-	verdict verdict // on the backend
-	settled bool    // the header of an answer has come
 }
 
 const copyBufferSize = 32 << 10
@@ -31,22 +29,26 @@ const copyBufferSize = 32 << 10
 // buffers are what answers are copied through.
 var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 
-// forward sends the request, with this body, to an upstream and copies the answer. When it
+// forward sends the request to an upstream and copies the answer. When it
 // returns, the upstream has nothing more to do with the request. While no
 // connection can be made, and so nothing of the request was sent, it goes to the
 // next upstream, with the same slot.
-func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
+func (ex *exchange) forward(r *http1.Request) {
 	ex.rec.Outcome = admission.OutcomeAdmitted
-	ex.attempt.out = new(outgoing)
+	ex.attempt.out = outgoings.Get().(*outgoing)
 	ex.unread = unreadBody{}
-	if body != nil && body != http.NoBody {
-		ex.body.ReadCloser, ex.body.ex = body, ex
+	if r.Body != nil {
+		ex.body.ex = ex
 		ex.fullDuplex()
 	}
 	ex.conn.Granted()
 	ex.watch()
 	defer ex.hold.end()
 	b := ex.route.balancer
+	if to := admission.UpstreamOf(ex.hold.slot); to != "" {
+		ex.forwardAgreed(r, to)
+		return
+	}
 	var tried []*backend
 	for u := b.pick(nil); u != nil; u = b.pick(tried) {
 		ex.rec.Retries = len(tried)
@@ -64,10 +66,57 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	}
 }
 
+// giveBack lets others use what the exchange had, if it is whole and nobody else may use it still.
+// Package upstream may read a body behind its answer.
+func (ex *exchange) giveBack(whole bool) {
+	out := ex.attempt.out
+	if !whole || out == nil || out.shared || ex.body.ex != nil || ex.hijacked.Load() || ex.spans != nil {
+		return
+	}
+	ex.attempt.out, out.Request = nil, upstream.Request{}
+	outgoings.Put(out)
+	if ours := ex.ours(); ours != nil {
+		ours.Reuse()
+	}
+}
+
+// forwardAgreed is forward for a slot that is for one upstream. While that cannot be reached, the
+// request waits again, for a slot of another one.
+func (ex *exchange) forwardAgreed(r *http1.Request, to string) {
+	b := ex.route.balancer
+	for tried := 0; ; {
+		if !b.isBarred(to) {
+			u := b.take(to)
+			if u == nil {
+				ex.refuse(r, b.downRefusal())
+				return
+			}
+			ex.rec.Retries = tried
+			ex.try(r, u)
+			if tried++; !ex.rec.DialFailed {
+				break
+			}
+		}
+		limit, _ := queueTimeout(ex.route.pool.QueueTimeout, r.Fields)
+		var err error
+		if to, err = ex.again(&ex.ctx, ex.route.pool, limit); err != nil {
+			if ex.hold.aborted() != nil {
+				break
+			}
+			ex.refuse(r, err)
+			return
+		}
+		ex.watch()
+	}
+	if ex.failure != nil {
+		ex.answerFailure(r)
+	}
+}
+
 // try sends the request to one upstream and copies its answer.
-func (ex *exchange) try(r *http.Request, u *backend) {
-	at := &ex.attempt
-	at.backend.Store(u)
+func (ex *exchange) try(r *http1.Request, u *backend) {
+	at := ex.attempt.out
+	ex.attempt.backend.Store(u)
 	at.verdict, at.settled, ex.failure = verdictNone, false, nil
 	ex.rec.Upstream, ex.rec.UpstreamURL, ex.rec.DialFailed = u.name, &u.configured, false
 	defer func() {
@@ -77,16 +126,15 @@ func (ex *exchange) try(r *http.Request, u *backend) {
 		ex.route.balancer.done(u, at.verdict, ex.failure)
 	}()
 	out := ex.outgoing(r)
-	res, err := u.requests.RoundTrip(out, ex)
+	ex.fillFields(out, r)
+	res, err := u.requests.Do(out, ex)
 	if err == nil {
 		err = ex.answer(out, res)
 	}
 	if err != nil {
 		ex.upstreamFailed(r, err)
-	} else if res.ProtoMajor == 1 { // of HTTP/2, net/http may still look at them
-		adapt.Recycle(out.Header)
-		adapt.Recycle(res.Header)
 	}
+	at.shared = at.shared || err != nil || res.ProtoMajor == 2 // net/http may still look at it
 }
 
 var (
@@ -114,12 +162,12 @@ func (ex *exchange) Connected(conn net.Conn, reused bool) {
 }
 
 // Informational implements upstream.Caller: it passes such an answer on.
-func (ex *exchange) Informational(status int, header http.Header) error {
+func (ex *exchange) Informational(status int, fields http1.Fields) error {
+	if ex.hold.move(); status == http.StatusContinue {
+		return nil // it makes package upstream read the body, upon which the server itself tells the client to go on
+	}
 	defer ex.hold.taking()(0)
-	h := ex.Header()
-	copyEndToEnd(h, header)
-	ex.WriteHeader(status)
-	clear(h) // they are no part of the final answer
+	ex.response.writeHead(status, appendEndToEnd(nil, fields))
 	// net/http does not say that it could not write: it ends its context.
 	return ex.ctx.Err()
 }
@@ -144,13 +192,16 @@ func (ex *exchange) StopUpload() bool {
 
 // answer copies an upstream's answer. When it returns, or panics, the upstream has
 // nothing more to do with the request. An error means that nothing was copied.
-func (ex *exchange) answer(out *http.Request, res *http.Response) error {
+func (ex *exchange) answer(out *upstream.Request, res *upstream.Response) error {
 	defer res.Body.Close()
 	if cause := ex.hold.aborted(); cause != nil {
 		return cause
 	}
 	ex.hold.move()
-	ex.attempt.verdict, ex.attempt.settled = verdictGood, true
+	ex.attempt.out.verdict, ex.attempt.out.settled = verdictGood, true
+	if res.StatusCode >= http.StatusInternalServerError {
+		ex.attempt.out.verdict = verdictError
+	}
 	ex.route.balancer.settled(ex.attempt.backend.Load(), true)
 	ex.rec.FirstByte = time.Since(ex.admitted())
 	ex.rec.UpstreamStatus = res.StatusCode
@@ -158,13 +209,16 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		return ex.upgrade(out, res)
 	}
 	removeReserved(res.Trailer)
-	wants := res.Header["Upgrade"]
-	removeNamed(res.Header, res.Header["Connection"])
-	announced := slices.Sorted(maps.Keys(res.Trailer)) // before a Read adds others
+	wants := res.Fields.Values("Upgrade")
+	removeNamed(&res.Fields)
+	var announced []string
+	if len(res.Trailer) > 0 {
+		announced = slices.Sorted(maps.Keys(res.Trailer)) // before a Read adds others
+	}
 	if len(announced) > 0 && ex.http1 && out.Method != http.MethodHead {
 		// As in outgoing: only chunks can have trailers behind them.
 		res.ContentLength = -1
-		res.Header.Del("Content-Length")
+		res.Fields.Delete("Content-Length")
 	}
 	ex.remaining = res.ContentLength
 	buf := buffers.Get().(*[copyBufferSize]byte)
@@ -173,20 +227,17 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 	if err != nil {
 		return err
 	}
-	header := ex.Header()
-	if _, ok := res.Header["Content-Type"]; !ok {
-		header["Content-Type"] = nil // else net/http would guess one
-	}
-	copyEndToEnd(header, res.Header)
+	fields := appendEndToEnd(ex.attempt.out.answer[:0], res.Fields)
 	if res.StatusCode == http.StatusUpgradeRequired && ex.http1 && len(wants) > 0 { // RFC 9110, section 15.5.22
-		header["Connection"], header["Upgrade"] = []string{"Upgrade"}, wants
+		fields.Add("Connection", "Upgrade")
+		fields.Add("Upgrade", strings.Join(wants, ", "))
 	}
 	if len(announced) > 0 {
-		header.Add("Trailer", strings.Join(announced, ", "))
+		fields.Add("Trailer", strings.Join(announced, ", "))
 	}
-	ex.WriteHeader(res.StatusCode)
+	ex.writeHead(res.StatusCode, fields)
 	for _, name := range announced { // the head is out: net/http would say it again in the trailer
-		delete(header, name)
+		delete(ex.Header(), name)
 	}
 	if err := ex.copyBody(res, buf[:], first); err != nil {
 		panic(http.ErrAbortHandler) // the client must not take it for whole
@@ -195,7 +246,7 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		// Else net/http would compute the length of a short body.
 		_ = http.NewResponseController(ex.ResponseWriter).Flush()
 		for name, values := range res.Trailer {
-			header[http.TrailerPrefix+name] = values
+			ex.Header()[http.TrailerPrefix+name] = values
 		}
 	}
 	return nil
@@ -203,7 +254,7 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 
 // streams reports whether an answer is one of unknown length: each piece of its body is sent as
 // it comes.
-func streams(res *http.Response) bool { return res.ContentLength < 0 && res.Body != http.NoBody }
+func streams(res *upstream.Response) bool { return res.ContentLength < 0 && res.Body != http.NoBody }
 
 // piece is what a Read of an answer's body has returned.
 type piece struct {
@@ -215,13 +266,13 @@ type piece struct {
 // firstPiece reads the first piece of an answer's body, before anything of the answer is sent: if
 // that fails, there is no answer. Of an answer of unknown length whose body is still to come,
 // the header does not wait for it.
-func (ex *exchange) firstPiece(res *http.Response, buf []byte) (piece, error) {
+func (ex *exchange) firstPiece(res *upstream.Response, buf []byte) (piece, error) {
 	if ready, ok := res.Body.(interface{ Ready() bool }); streams(res) && (!ok || !ready.Ready()) {
 		return piece{none: true}, nil
 	}
 	n, err := ex.readBody(res.Body, buf)
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
-		ex.attempt.verdict, ex.rec.UpstreamStatus, ex.remaining = verdictNone, 0, 0
+		ex.attempt.out.verdict, ex.rec.UpstreamStatus, ex.remaining = verdictNone, 0, 0
 		return piece{}, err
 	}
 	return piece{n: n, err: err}, nil
@@ -229,7 +280,7 @@ func (ex *exchange) firstPiece(res *http.Response, buf []byte) (piece, error) {
 
 // copyBody copies the body of an answer, whose first piece is in buf. Pieces of known length
 // are flushed by Write.
-func (ex *exchange) copyBody(res *http.Response, buf []byte, first piece) error {
+func (ex *exchange) copyBody(res *upstream.Response, buf []byte, first piece) error {
 	if first.none {
 		_ = ex.flush()
 	}
@@ -285,7 +336,7 @@ func (ex *exchange) cleanTrailers() {
 
 // upstreamFailed finds out whose fault it is that no answer came, and leaves the
 // answer to forward.
-func (ex *exchange) upstreamFailed(r *http.Request, err error) {
+func (ex *exchange) upstreamFailed(r *http1.Request, err error) {
 	ex.failure = err
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.abort(errLost) // unless it already was, for another reason
@@ -305,11 +356,11 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	ex.rec.DialFailed = errors.As(err, &dial)
 	switch {
 	case errors.As(err, &upgrade):
-		ex.attempt.verdict = verdictNone // else any client could take the upstream out
+		ex.attempt.out.verdict = verdictNone // else any client could take the upstream out
 	case ex.rec.DialFailed || !isTimeout(err) && !ex.stopped.Load(): // some servers give up an upload that does not end
-		ex.attempt.verdict = verdictFailed
+		ex.attempt.out.verdict = verdictFailed
 	}
-	ex.logFailure(r.Context())
+	ex.logFailure(ex.ctx.base)
 }
 
 // clientFailed reports whether the client has left, or its body could not be read.
@@ -318,7 +369,7 @@ func (ex *exchange) clientFailed() bool {
 }
 
 // answerFailure tells the client why there is no answer from the upstream.
-func (ex *exchange) answerFailure(r *http.Request) {
+func (ex *exchange) answerFailure(r *http1.Request) {
 	status, detail := http.StatusBadGateway, "the upstream could not be reached or broke off"
 	var invalid *upstream.InvalidRequestError
 	var upgrade *upstream.UpgradeError

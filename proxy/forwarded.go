@@ -2,33 +2,51 @@ package proxy
 
 import (
 	"net"
-	"net/http"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
+
+// hop is what Forwarded said of the last request of a connection: of the next one it says the same
+// as a rule.
+type hop struct{ host, forwarded string }
+
+// forwarded is the function of this name, with a memory.
+func (ex *exchange) forwarded(in *http1.Request, trusted bool) string {
+	if trusted || ex.conn == nil || !ex.http1 {
+		return forwarded(in, trusted)
+	}
+	last, _ := ex.conn.Memo.(*hop)
+	if last == nil || last.host != in.Host {
+		last = &hop{in.Host, forwarded(in, trusted)}
+		ex.conn.Memo = last
+	}
+	return last.forwarded
+}
 
 // forwarded returns the header Forwarded (RFC 7239) for the upstream: this hop,
 // after what a trusted proxy has said of those before it. If that proxy speaks
 // only X-Forwarded-For, its addresses are taken over (section 7.4).
-func forwarded(r *http.Request, trusted bool) string {
+func forwarded(r *http1.Request, trusted bool) string {
 	b := make([]byte, 0, 96)
 	if trusted {
-		b = appendEarlier(b, r.Header)
+		b = appendEarlier(b, r.Fields)
 	}
 	b = append(b, "for="...)
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	host, _, _ := net.SplitHostPort(r.Remote)
 	b = appendNode(b, host)
 	b = append(b, ";host="...)
 	b = appendValue(b, r.Host)
 	return string(append(append(b, ";proto="...), scheme(r)...))
 }
 
-func appendEarlier(b []byte, h http.Header) []byte {
-	if lines := h["Forwarded"]; len(lines) > 0 {
+func appendEarlier(b []byte, fields http1.Fields) []byte {
+	if lines := fields.Values("Forwarded"); len(lines) > 0 {
 		return append(append(b, strings.Join(lines, ", ")...), ", "...)
 	}
-	for _, line := range h["X-Forwarded-For"] {
+	for _, line := range fields.Values("X-Forwarded-For") {
 		for addr := range strings.SplitSeq(line, ",") {
 			b = append(b, "for="...)
 			b = appendNode(b, strings.TrimSpace(addr))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/problems"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // FuzzPrefer: a preference shortens a wait, and never anything else.
@@ -22,7 +23,7 @@ func FuzzPrefer(f *testing.F) {
 		f.Add("handling=lenient", s)
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
-		h := http.Header{"Prefer": {first, second}}
+		h := http1.Fields{http1.NewField("Prefer", first), http1.NewField("Prefer", second)}
 		for _, limit := range []time.Duration{-1, time.Second, time.Hour} {
 			wait, applied := queueTimeout(limit, h)
 			if limit >= 0 && (wait < 0 || wait > limit) || applied < -1 || applied >= 0 && wait < minWait {
@@ -39,10 +40,8 @@ func FuzzAccept(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, accept string) {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header["Accept"] = []string{accept}
 		w := httptest.NewRecorder()
-		problems.Write(w, r, problem{Status: 503, Detail: "detail"})
+		problems.Write(w, []string{accept}, problem{Status: 503, Detail: "detail"})
 		if got := w.Header().Get("Content-Type"); got != "application/problem+json" && got != "text/plain; charset=utf-8" || w.Body.Len() == 0 {
 			t.Errorf("%q for %q", got, accept)
 		}
@@ -59,12 +58,12 @@ func FuzzForwardedFor(f *testing.F) {
 	}
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f.Fuzz(func(t *testing.T, remote, forwarded string) {
-		r := &http.Request{RemoteAddr: remote, Header: http.Header{"X-Forwarded-For": {forwarded}}}
+		r := &http1.Request{Remote: remote, Fields: http1.Fields{http1.NewField("X-Forwarded-For", forwarded)}}
 		got := clientAddr(r, trusted)
-		if own := clientAddr(&http.Request{RemoteAddr: remote}, trusted); got != own && !containsAddr(trusted, own) {
+		if own := clientAddr(&http1.Request{Remote: remote}, trusted); got != own && !containsAddr(trusted, own) {
 			t.Errorf("%s is believed that it is %s", own, got)
 		}
-		r.Header["X-Forwarded-For"] = []string{"198.51.100.99, " + forwarded}
+		r.Fields[0].Value = "198.51.100.99, " + forwarded
 		if again := clientAddr(r, trusted); again != got && !containsAddr(trusted, got) {
 			t.Errorf("one address more in front makes %s of %s", again, got)
 		}
@@ -111,7 +110,8 @@ func FuzzPath(f *testing.F) {
 			return
 		}
 		before := cmp.Or(u.RawPath, u.EscapedPath())
-		r := canonical(&http.Request{URL: u})
+		r := &http1.Request{URL: *u}
+		canonical(r)
 		dots := slices.ContainsFunc(strings.FieldsFunc(u.Path, func(c rune) bool { return c == '/' || c == '\\' }), func(seg string) bool {
 			seg, _, _ = strings.Cut(seg, ";")
 			return seg == "." || seg == ".."
@@ -122,15 +122,15 @@ func FuzzPath(f *testing.F) {
 		same := func(u *url.URL) {
 			t.Helper()
 			read, err := url.ParseRequestURI(u.RequestURI())
-			if err != nil || read.Path != u.Path || read.RawQuery != u.RawQuery || !dots && judgeTarget(&http.Request{URL: read}) != "" {
+			if err != nil || read.Path != u.Path || read.RawQuery != u.RawQuery || !dots && judgeTarget(&http1.Request{URL: *read}) != "" {
 				t.Errorf("%q is sent as %q: %v", u.Path, u.RequestURI(), err)
 			}
 		}
-		same(r.URL)
+		same(&r.URL)
 		if sent := r.URL.EscapedPath(); strings.Count(sent, "%") < strings.Count(before, "%") || strings.Count(sent, "/") > strings.Count(before, "/")+1 {
 			t.Errorf("%q is sent as %q", before, sent)
 		}
-		out, was := *r.URL, r.URL.Path
+		out, was := r.URL, r.URL.Path
 		stripPrefix(&out, "/files")
 		rest, ok := cutPathPrefix(was, "/files")
 		if strings.HasPrefix(was, "/files") && !ok || !strings.HasSuffix(was, rest) || out.Path != was && (!ok || strings.TrimPrefix(out.Path, "/") != strings.TrimPrefix(rest, "/")) {

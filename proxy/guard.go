@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/kgate/kgate/internal/httplist"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // maxFields is how many header fields a request may have. A waiting request keeps
-// its header, and a field of two bytes costs a hundred: without a bound, 57 KB of
-// header cost ten times as much.
+// its header, and a field of two bytes costs fifty.
 const maxFields = 200
 
 // ownMethods are the methods that a route may forward, for the header Allow.
@@ -28,11 +28,11 @@ func newPseudonym() string {
 }
 
 // guard answers a request that must not be routed, and reports whether it has.
-func (ex *exchange) guard(r *http.Request) (answered bool) {
+func (ex *exchange) guard(r *http1.Request) (answered bool) {
 	edge := &ex.snapshot.cfg.Edge
 	switch wrong := cmp.Or(judgeTarget(r), judgeHTTP2(r)); {
 	case ex.denied(r, edge.Access):
-	case countFields(r.Header) > maxFields:
+	case len(r.Fields) > maxFields:
 		ex.answerDoubt(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
 	case !isCapitals(r.Method):
 		ex.answerDoubt(r, http.StatusBadRequest, "the method "+r.Method+" is not in capitals")
@@ -41,7 +41,7 @@ func (ex *exchange) guard(r *http.Request) (answered bool) {
 		ex.answerDoubt(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
 	case wrong != "":
 		ex.answerDoubt(r, http.StatusBadRequest, wrong)
-	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
+	case hasPassed(r.Fields.Values("Via"), ex.snapshot.pseudonym):
 		ex.answerProblem(r, http.StatusLoopDetected, "the request has come through this gateway before: an upstream leads back to it")
 	case edge.HTTPSPort != 0 && !ex.snapshot.isSecure(r):
 		ex.redirect(r)
@@ -51,17 +51,6 @@ func (ex *exchange) guard(r *http.Request) (answered bool) {
 		return false
 	}
 	return true
-}
-
-func countFields(header http.Header) int {
-	n := len(header)
-	if n > maxFields {
-		return n
-	}
-	for _, values := range header {
-		n += len(values) - 1
-	}
-	return n
 }
 
 // hasPassed reports whether the gateway of that name is in Via.
@@ -74,14 +63,14 @@ func hasPassed(via []string, pseudonym string) bool {
 	return false
 }
 
-func mustNotForward(r *http.Request) bool {
+func mustNotForward(r *http1.Request) bool {
 	n, ok := maxForwards(r)
 	return ok && n == 0
 }
 
 // answerLast answers a request that goes no further. It does not echo a
 // TRACE, whose header may hold secrets.
-func (ex *exchange) answerLast(r *http.Request) {
+func (ex *exchange) answerLast(r *http1.Request) {
 	ex.Header().Set("Allow", cmp.Or(ex.snapshot.routes.allow(r), ownMethods))
 	if r.Method == http.MethodTrace {
 		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway does not answer TRACE itself")
@@ -92,7 +81,7 @@ func (ex *exchange) answerLast(r *http.Request) {
 }
 
 // noRoute answers a request that no route takes.
-func (ex *exchange) noRoute(r *http.Request) {
+func (ex *exchange) noRoute(r *http1.Request) {
 	if allow := ex.snapshot.routes.allow(r); allow != "" {
 		ex.Header().Set("Allow", allow)
 		ex.answerProblem(r, http.StatusMethodNotAllowed, "no route takes this method here; allowed: "+allow)
@@ -102,12 +91,12 @@ func (ex *exchange) noRoute(r *http.Request) {
 }
 
 // answerPreflight tells a browser what a page may send.
-func (ex *exchange) answerPreflight(r *http.Request, cors *CORS) {
+func (ex *exchange) answerPreflight(r *http1.Request, cors *CORS) {
 	h := ex.Header()
 	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
-	if cors.allows(r.Header.Get("Origin")) {
-		h.Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))
-		if asked := r.Header["Access-Control-Request-Headers"]; len(asked) > 0 {
+	if cors.allows(r.Fields.Get("Origin")) {
+		h.Set("Access-Control-Allow-Methods", r.Fields.Get("Access-Control-Request-Method"))
+		if asked := r.Fields.Values("Access-Control-Request-Headers"); len(asked) > 0 {
 			h["Access-Control-Allow-Headers"] = asked
 		}
 		if cors.MaxAge > 0 {

@@ -1,13 +1,18 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // Handler is the data plane of one gateway. It is safe for concurrent use.
@@ -16,10 +21,14 @@ type Handler struct {
 	once    oncelog.Limit // of log lines
 	places  atomic.Int64  // scripts of pages that wait
 	heads   atomic.Int64  // bytes of requests that wait
-	mu      sync.Mutex    // held while current is replaced
+	alarms  alarms
+	mu      sync.Mutex // held while current is replaced
 }
 
-var _ downstream.Handler = (*Handler)(nil)
+var (
+	_ downstream.Handler        = (*Handler)(nil)
+	_ downstream.RequestHandler = (*Handler)(nil)
+)
 
 // New returns a Handler, or every error of cfg.
 func New(cfg Config) (*Handler, error) {
@@ -27,7 +36,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := new(Handler)
-	h.current.Store(newSnapshot(cfg, &snapshot{once: &h.once, places: &h.places, heads: &h.heads, pseudonym: newPseudonym()}))
+	h.current.Store(newSnapshot(cfg, &snapshot{once: &h.once, places: &h.places, heads: &h.heads, alarms: &h.alarms, pseudonym: newPseudonym()}))
 	return h, nil
 }
 
@@ -66,9 +75,10 @@ type UpstreamStatus struct {
 	Why     error
 	// InFlight is how many requests this gateway has sent there, Unanswered how many of
 	// them still wait for the header of an answer, and Quiet how long no answer has come
-	// while some do.
+	// while some do. Answered is when the last came; zero: none has.
 	InFlight, Unanswered int
 	Quiet                time.Duration
+	Answered             time.Time
 }
 
 // Upstreams returns the state of the pools' upstreams, in the order of the pools; those
@@ -85,8 +95,37 @@ func (h *Handler) Upstreams() []UpstreamStatus {
 	return all
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler, for HTTP/2 and for servers of net/http's.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r = canonical(r)
-	newExchange(h.current.Load(), w, r).serve(r)
+	in := adapt.FromHTTP(r)
+	newExchange(r.Context(), h.current.Load(), w, in).serve(in)
+}
+
+// ServeRequest implements downstream.RequestHandler.
+func (h *Handler) ServeRequest(ctx context.Context, w downstream.Answer, r *http1.Request) {
+	newExchange(ctx, h.current.Load(), w, r).serve(r)
+}
+
+// Suspect has an upstream of a pool looked at, which another gateway could not reach.
+func (h *Handler) Suspect(pool, upstream string) {
+	s := h.current.Load()
+	for _, b := range []*balancer{s.balancers[pool], s.tcpPools[pool]} {
+		if b != nil {
+			b.suspect(upstream)
+		}
+	}
+}
+
+// Agree tells which upstreams of a pool have a k of their own: the slots of the pool are for
+// them, and what the configuration says of its upstreams does not count. None: it does.
+func (h *Handler) Agree(pool string, upstreams []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.current.Load()
+	isTCP := func(u string) bool { return strings.HasPrefix(u, schemeTCP+":") }
+	for b, keep := range map[*balancer]bool{s.balancers[pool]: false, s.tcpPools[pool]: true} {
+		if b != nil {
+			b.agree(slices.DeleteFunc(slices.Clone(upstreams), func(u string) bool { return isTCP(u) != keep }))
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kgate/kgate/internal/headeredit"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // Field is a header field. The value may have placeholders: {client}, the address of
@@ -29,9 +30,9 @@ type headerEdits struct {
 
 // fieldEdit has the field's value: once and for all, or to be expanded.
 type fieldEdit struct {
-	name   string
-	values []string // nil: it has placeholders
-	value  headeredit.Value
+	name  string
+	fixed string // empty: it has placeholders
+	value headeredit.Value
 }
 
 // newHeaderEdits returns valid edits made ready; nil if there are none.
@@ -55,9 +56,7 @@ func newFieldEdits(fields []Field) []fieldEdit {
 	for _, f := range fields {
 		value, _ := headeredit.ParseValue(f.Value) // has been checked
 		edit := fieldEdit{name: http.CanonicalHeaderKey(f.Name), value: value}
-		if fixed, ok := value.Fixed(); ok {
-			edit.values = []string{fixed}
-		}
+		edit.fixed, _ = value.Fixed()
 		out = append(out, edit)
 	}
 	return out
@@ -86,29 +85,23 @@ func (e *headerEdits) owns(name string) bool {
 	return slices.ContainsFunc(e.remove, func(own string) bool { return sameName(own, name) })
 }
 
-// apply changes a header of the exchange. Its values are shared, and never changed in
-// place.
-func (e *headerEdits) apply(h http.Header, ex *exchange) {
+// apply changes the fields of a head of the exchange.
+func (e *headerEdits) apply(fields *http1.Fields, ex *exchange) {
 	if e == nil {
 		return
 	}
 	for _, name := range e.remove {
-		delete(h, name)
+		fields.Delete(name)
 	}
 	for _, edits := range [...][]fieldEdit{e.set, e.add} {
 		for _, f := range edits {
-			values := f.values
-			if values == nil {
-				value, ok := f.value.Expand(ex.placeholder)
-				if !ok {
-					continue // no field may have it
-				}
-				values = []string{value}
+			value, ok := f.fixed, true
+			if value == "" {
+				value, ok = f.value.Expand(ex.placeholder)
 			}
-			if have := h[f.name]; len(have) > 0 {
-				values = append(have[:len(have):len(have)], values...)
+			if ok { // else no field may have it
+				fields.Add(f.name, value)
 			}
-			h[f.name] = values
 		}
 	}
 }

@@ -82,7 +82,7 @@ func edits(c *Config) {
 	}
 }
 
-// fields returns the lines of a header of these names, in order.
+// fields returns the lines of a header of these names, in the order of the names.
 func fields(wire string, names ...string) []string {
 	var found []string
 	for line := range strings.SplitSeq(wire, "\r\n") {
@@ -91,6 +91,11 @@ func fields(wire string, names ...string) []string {
 			found = append(found, line)
 		}
 	}
+	slices.SortStableFunc(found, func(a, b string) int {
+		nameA, _, _ := strings.Cut(a, ":")
+		nameB, _, _ := strings.Cut(b, ":")
+		return strings.Compare(nameA, nameB)
+	})
 	return found
 }
 

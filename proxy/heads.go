@@ -2,22 +2,22 @@ package proxy
 
 import (
 	"math"
-	"net/http"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
-// maxHeads bounds what the heads of all requests that wait may take. What clients have sent does
-// not: over HTTP/2, a byte can refer to a field of kilobytes, and each request has its own copy.
-// Until the garbage is collected, the process may take twice as much.
-const maxHeads = 32 << 20
+// What the heads of all requests that wait may take has a bound (Edge.WaitingHeaderBytes). What clients
+// have sent has none: over HTTP/2, a byte can refer to a field of kilobytes, and each request has its
+// own copy. Until the garbage is collected, the process may take twice as much.
 
 // takeHead counts the head of a request that may have to wait. If there is no room for it, the
 // request is crowded: it gets what it can have at once. Inlined, it would make the stack larger on
 // which the caller then waits (TestWaiterMemory).
 //
 //go:noinline
-func (v *visit) takeHead(r *http.Request) {
+func (v *visit) takeHead(r *http1.Request) {
 	v.head = headSize(r)
-	v.crowded = v.snapshot.heads.Add(int64(v.head)) > maxHeads
+	v.crowded = v.snapshot.heads.Add(int64(v.head)) > v.snapshot.cfg.Edge.WaitingHeaderBytes
 }
 
 // giveHead ends what takeHead began. It may be called again.
@@ -27,14 +27,11 @@ func (v *visit) giveHead() {
 }
 
 // headSize returns what the head of a request takes in memory, about.
-func headSize(r *http.Request) int32 {
-	const each = 100 // of a field, beside its bytes: entries of a map and a slice
-	n := len(r.RequestURI) + len(r.Host)
-	for name, values := range r.Header {
-		n += len(name)
-		for _, v := range values {
-			n += each + len(v)
-		}
+func headSize(r *http1.Request) int32 {
+	const each = 48 // of a field, beside its bytes
+	n := len(r.Target) + len(r.Host)
+	for i := range r.Fields {
+		n += each + len(r.Fields[i].Name) + len(r.Fields[i].Value)
 	}
 	return int32(min(n, math.MaxInt32))
 }

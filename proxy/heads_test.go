@@ -12,7 +12,7 @@ import (
 // TestHeadsOfWhoWaits: the heads of all requests that wait have a bound. One more is refused,
 // unless it has its slot at once.
 func TestHeadsOfWhoWaits(t *testing.T) {
-	const fit = 4
+	const fit, bound = 4, 1 << 20
 	up := newGate()
 	g := newGateway(t, 0, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -23,6 +23,7 @@ func TestHeadsOfWhoWaits(t *testing.T) {
 		c.Routes = []Route{{Pool: "q", Match: Match{PathPrefix: "/other"}, RequestHeaders: HeaderEdits{Remove: []string{"X-Head"}}}, {Pool: "p"}}
 		c.Admitter = byPool{"p": newSemaphore(t, 1), "q": newSemaphore(t, 1)}
 		c.TicketHandler = http.NotFoundHandler()
+		c.Edge.WaitingHeaderBytes = bound
 	})
 	line := g.handler.current.Load().cfg.Admitter.(byPool)["p"]
 	ctx, cancel := context.WithCancel(t.Context())
@@ -39,7 +40,7 @@ func TestHeadsOfWhoWaits(t *testing.T) {
 	}
 	wg.Go(func() { ask("/", "") })
 	up.awaitEntered(t)
-	large := strings.Repeat("x", maxHeads/fit-1000)
+	large := strings.Repeat("x", bound/fit-1000)
 	for i := range fit {
 		wg.Go(func() { ask("/", large) })
 		line.await(1, i+1)

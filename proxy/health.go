@@ -61,6 +61,7 @@ func (h Health) checks() bool { return h.Path != "" }
 type health struct {
 	bad      bool
 	requests int       // that failed, in a row
+	errors   int       // answers of 500 to 599, in a row
 	failed   int       // checks that failed, in a row
 	good     int       // checks that did not, in a row, while it is bad
 	again    time.Time // when a bad one without checks may be tried
@@ -72,6 +73,7 @@ type verdict uint8
 const (
 	verdictNone   verdict = iota // nothing: the client left, the slot was lost, the answer was slow, no upgrade
 	verdictGood                  // it answered
+	verdictError                 // it answered that it failed, with 500 to 599
 	verdictFailed                // no connection, or it broke before the answer
 )
 
@@ -84,7 +86,7 @@ func (s *health) eligible(cfg Health) bool {
 // healthy or unhealthy.
 func (s *health) request(v verdict, cfg Health) (changed bool) {
 	switch v {
-	case verdictGood:
+	case verdictGood, verdictError:
 		s.requests = 0
 		if s.bad && !cfg.checks() {
 			s.bad = false
@@ -97,6 +99,21 @@ func (s *health) request(v verdict, cfg Health) (changed bool) {
 		s.requests++
 		s.again = time.Now().Add(cfg.Interval)
 		return s.failing(s.requests, cfg)
+	case verdictNone:
+	}
+	return false
+}
+
+// doubtful reports whether a check is to come at once, after a request with this verdict.
+func (s *health) doubtful(v verdict, cfg Health) bool {
+	switch v {
+	case verdictFailed:
+		return true
+	case verdictError:
+		s.errors++
+		return cfg.checks() && s.errors%cfg.UnhealthyAfter == 0
+	case verdictGood:
+		s.errors = 0
 	case verdictNone:
 	}
 	return false

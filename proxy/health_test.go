@@ -370,3 +370,20 @@ type invalidTransport struct{}
 func (invalidTransport) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, &upstream.InvalidRequestError{Detail: "planted"}
 }
+
+// TestErrorsAreLookedAt: answers of 5xx in a row ask for a check; others between them do not.
+func TestErrorsAreLookedAt(t *testing.T) {
+	cfg := Health{Path: "/"}.withDefaults()
+	var s health
+	for i, c := range []struct {
+		v    verdict
+		asks bool
+	}{{verdictError, false}, {verdictError, false}, {verdictGood, false}, {verdictError, false}, {verdictError, false}, {verdictNone, false}, {verdictError, true}, {verdictFailed, true}} {
+		if s.doubtful(c.v, cfg) != c.asks {
+			t.Errorf("request %d: verdict %d, and asks %t", i, c.v, !c.asks)
+		}
+	}
+	if s = (health{}); s.doubtful(verdictError, Health{UnhealthyAfter: 1}) {
+		t.Error("there is no check to ask for")
+	}
+}

@@ -14,16 +14,47 @@ var ErrSlotInUse = errors.New("kgate: another request uses the slot: read its an
 // ends with it.
 type Held struct {
 	Slot
-	// Lost is closed when the slot may be used no longer.
-	Lost <-chan struct{}
 	// Wait is how long the request waited for it.
 	Wait time.Duration
 
 	ending sync.Once
 	mu     sync.Mutex
-	ended  error // why; nil: it has not
-	inUse  bool  // by a request
+	lost   bool
+	told   chan struct{} // closed when it is lost; nil: nobody has asked
+	ended  error         // why; nil: it has not
+	inUse  bool          // by a request
 	users  map[*func(error)]struct{}
+}
+
+// Lost returns a channel that is closed when the slot may be used no longer.
+func (h *Held) Lost() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told == nil {
+		h.told = make(chan struct{})
+		if h.lost {
+			close(h.told)
+		}
+	}
+	return h.told
+}
+
+// IsLost reports whether the slot is lost.
+func (h *Held) IsLost() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost
+}
+
+// Lose notes that the slot is lost, once, and ends what uses it, without waiting for that.
+func (h *Held) Lose(why error) {
+	h.mu.Lock()
+	h.lost = true
+	if h.told != nil {
+		close(h.told)
+	}
+	h.mu.Unlock()
+	go h.End(why)
 }
 
 // Attach has end called, with the reason, when the slot is lost, held for too long or
@@ -85,6 +116,9 @@ func (h *Held) End(why error) {
 		users := h.users
 		h.ended, h.users = why, nil
 		h.mu.Unlock()
+		if len(users) == 0 {
+			return
+		}
 		var all sync.WaitGroup
 		for end := range users {
 			all.Go(func() { (*end)(why) })

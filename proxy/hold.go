@@ -15,7 +15,7 @@ import (
 // and for the client.
 type abortCause struct{ cause, detail string }
 
-func (b *abortCause) Error() string { return "proxy: broken off: " + b.cause }
+func (b *abortCause) Error() string { return "broken off: " + b.cause }
 
 var (
 	errLost = &abortCause{
@@ -73,12 +73,12 @@ type hold struct {
 	// upstream is the same for what a slow upstream takes.
 	upstream progress
 
-	// cut breaks the request off. It is called under mu, hence never after end:
-	// what it cuts belongs to the server again when the request is over.
-	cut func(*abortCause)
+	// user is whose request is cut off. It is called under mu, hence never after end: what it cuts
+	// belongs to the server again when the request is over.
+	user cutter
 
 	mu    sync.Mutex
-	timer *time.Timer
+	alarm *alarm      // nil: there is no limit
 	force *time.Timer // since the request was aborted; nil: nothing has to be forced
 	cause *abortCause // set once, by what broke the request off
 	over  bool
@@ -113,16 +113,24 @@ func (h *hold) limitStalls(stall time.Duration) {
 	h.upload.over, h.download.over = stall, stall
 }
 
+// LoseSlot implements admission.Holder.
+func (h *hold) LoseSlot() { go h.abort(errLost) } // the caller has other slots to end
+
+// cutter breaks its request off.
+type cutter interface{ cut(cause *abortCause) }
+
 // begin starts the watch. The slot may turn out to be lost already.
-func (h *hold) begin(cut func(*abortCause)) {
-	h.since, h.cut = time.Now(), cut
-	if _, next := h.judge(0); next > 0 {
-		h.mu.Lock() // due may run before timer is set
-		h.timer = time.AfterFunc(next, h.due)
-		h.mu.Unlock()
+func (h *hold) begin(user cutter, alarms *alarms) {
+	h.mu.Lock() // the slot's loss, or due, may run already
+	defer h.mu.Unlock()
+	h.since, h.user = time.Now(), user
+	if cause := h.cause; cause != nil {
+		h.cause = nil
+		h.abortLocked(cause)
+		return
 	}
-	if h.slot != nil {
-		h.slot.OnLost(func() { go h.abort(errLost) }) // the caller has other slots to end
+	if _, next := h.judge(0); next > 0 {
+		h.alarm = alarms.set(h, next)
 	}
 }
 
@@ -133,12 +141,22 @@ func (h *hold) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
-	if h.timer != nil {
-		h.timer.Stop()
+	if h.alarm != nil {
+		h.alarm.giveBack()
+		h.alarm = nil
 	}
 	if h.force != nil {
 		h.force.Stop()
 	}
+}
+
+// resume undoes end, for a slot that takes the place of the one before. Then begin starts the
+// watch anew.
+func (h *hold) resume() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = false
+	h.moved.Store(0)
 }
 
 // move notes that a byte has moved.
@@ -242,18 +260,21 @@ func (h *hold) taking() (taken func(n int)) {
 	return func(n int) { h.download.end(time.Since(h.since), n, false) }
 }
 
-// due is the timer's function. Bytes that moved meanwhile have not touched the
-// timer: it finds out here, and sets itself again.
+// due is called by the alarm. Bytes that moved meanwhile have not touched it: it finds out here,
+// and sets it again.
 func (h *hold) due() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.over {
+		return
+	}
 	now := time.Since(h.since)
 	h.look(now)
 	switch cause, next := h.judge(now); {
 	case cause != nil:
 		h.abortLocked(cause)
-	case next > 0 && !h.over:
-		h.timer.Reset(next)
+	case next > 0 && h.alarm != nil: // nil: the hold before has ended, and begin sets another one
+		h.alarm.set(h, next)
 	}
 }
 
@@ -268,9 +289,12 @@ func (h *hold) abortLocked(cause *abortCause) {
 		return
 	}
 	h.cause = cause
+	if h.user == nil {
+		return // begin will
+	}
 	h.down.stop()
 	h.up.stop()
-	h.cut(cause)
+	h.user.cut(cause)
 }
 
 // aborted returns why the request was; nil: it was not.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -25,7 +26,7 @@ type paced struct {
 	hints         int // early ones, each after the time header
 }
 
-func (p paced) RoundTrip(req *http.Request, caller upstream.Caller) (*http.Response, error) {
+func (p paced) Do(req *upstream.Request, caller upstream.Caller) (*upstream.Response, error) {
 	for range p.hints {
 		if err := pause(req.Context(), p.header); err != nil {
 			return nil, err
@@ -37,10 +38,10 @@ func (p paced) RoundTrip(req *http.Request, caller upstream.Caller) (*http.Respo
 	if err := pause(req.Context(), p.header); err != nil {
 		return nil, err
 	}
-	return &http.Response{
-		StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1, Header: http.Header{},
-		Body: io.NopCloser(&pacedBody{p, req.Context()}), Request: req,
-	}, nil
+	return &upstream.Response{Response: &http.Response{
+		StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
+		Body: io.NopCloser(&pacedBody{p, req.Context()}),
+	}}, nil
 }
 
 type pacedBody struct {
@@ -67,6 +68,11 @@ func pause(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// cutFunc is a cutter.
+type cutFunc func(*abortCause)
+
+func (f cutFunc) cut(cause *abortCause) { f(cause) }
 
 // TestHoldLimits: each limit to the instant, before and after the header.
 func TestHoldLimits(t *testing.T) {
@@ -197,7 +203,8 @@ func TestHoldMoves(t *testing.T) {
 	one := make([]byte, 1)
 	for name, move := range map[string]func(*exchange) error{
 		"upload": func(ex *exchange) error {
-			_, err := (&requestBody{ReadCloser: io.NopCloser(endless{}), ex: ex}).Read(one)
+			ex.request = &http1.Request{Body: io.NopCloser(endless{})}
+			_, err := (&requestBody{ex: ex}).Read(one)
 			return err
 		},
 		"download": func(ex *exchange) error { ex.hold.move(); return nil },
@@ -207,7 +214,7 @@ func TestHoldMoves(t *testing.T) {
 				cut := make(chan *abortCause, 1)
 				ex := &exchange{visit: visit{hold: hold{slot: openSlot{}, idle: 20 * time.Second}}}
 				h := &ex.hold
-				h.begin(func(cause *abortCause) { cut <- cause })
+				h.begin(cutFunc(func(cause *abortCause) { cut <- cause }), new(alarms))
 				defer h.end()
 				began := time.Now()
 				for range 100 {
@@ -238,7 +245,7 @@ func TestHoldEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := &hold{slot: slot, max: time.Second, idle: time.Second}
-			h.begin(func(*abortCause) { cuts++ })
+			h.begin(cutFunc(func(*abortCause) { cuts++ }), new(alarms))
 			if ended {
 				h.end()
 			}
@@ -289,18 +296,41 @@ func TestSlowDownload(t *testing.T) {
 	}
 }
 
+// TestLostBeforeItBegins: a slot that is lost before the request begins to use it breaks the
+// request off all the same.
+func TestLostBeforeItBegins(t *testing.T) {
+	sem := newSemaphore(t, 1)
+	h := new(hold)
+	slot, err := sem.Acquire(t.Context(), admission.Request{Holder: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sem.last().lose()
+	for h.aborted() == nil { // it is told on a goroutine of its own
+		time.Sleep(time.Millisecond)
+	}
+	h.limit(t.Context(), slot, &Pool{})
+	var cause *abortCause
+	h.begin(cutFunc(func(c *abortCause) { cause = c }), new(alarms))
+	if cause != errLost || h.check() == nil {
+		t.Errorf("cut by %v", cause)
+	}
+	h.end()
+	slot.Release()
+}
+
 // TestLossWaitsForNobody: who tells a request that its slot is lost does not wait for what
 // that breaks off.
 func TestLossWaitsForNobody(t *testing.T) {
 	sem := newSemaphore(t, 1)
-	slot, err := sem.Acquire(t.Context(), admission.Request{})
+	h := new(hold)
+	slot, err := sem.Acquire(t.Context(), admission.Request{Holder: h})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told, cut, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	h := new(hold)
 	h.limit(t.Context(), slot, &Pool{})
-	h.begin(func(*abortCause) { close(cut); <-closed })
+	h.begin(cutFunc(func(*abortCause) { close(cut); <-closed }), new(alarms))
 	go func() { defer close(told); sem.last().lose() }()
 	for _, done := range []chan struct{}{cut, told} {
 		select {

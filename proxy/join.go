@@ -92,7 +92,7 @@ func (j *joint) run() {
 }
 
 // errNotTaken is the end of an upstream that has ended its side and takes nothing more.
-var errNotTaken = errors.New("proxy: the upstream takes no more of what the client has said")
+var errNotTaken = errors.New("the upstream takes no more of what the client has said")
 
 // awaitUpward waits until upward has ended, and what it has written has arrived.
 func (j *joint) awaitUpward() {

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // recorder is an Observer that keeps the records.
 type recorder struct {
@@ -257,6 +258,11 @@ func startHandler(t testing.TB, h http.HandlerFunc) *url.URL {
 // without is a requester that needs no caller.
 type without struct{ http.RoundTripper }
 
-func (w without) RoundTrip(req *http.Request, _ upstream.Caller) (*http.Response, error) {
-	return w.RoundTripper.RoundTrip(req)
+func (w without) Do(req *upstream.Request, _ upstream.Caller) (*upstream.Response, error) {
+	req.Header = adapt.Header(req.Fields)
+	res, err := w.RoundTrip(&req.Request)
+	if err != nil {
+		return nil, err
+	}
+	return &upstream.Response{Response: res, Fields: adapt.Fields(res.Header)}, nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -28,7 +30,8 @@ import (
 func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := &guarded{ResponseWriter: w, visit: visit{snapshot: h.current.Load(), arrived: time.Now()}}
-		g.rec.Pool, g.info.Remote = pool, g.snapshot.clientAddr(r)
+		g.came = adapt.FromHTTP(r)
+		g.rec.Pool, g.info.Remote = pool, g.snapshot.clientAddr(r.Context(), g.came)
 		g.serve(r, next)
 	})
 }
@@ -37,9 +40,11 @@ func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 type guarded struct {
 	http.ResponseWriter
 	visit
+	came     *http1.Request
 	pool     *Pool
 	given    *Held
 	stopPoll func() // of PollDisconnect
+	cancel   context.CancelCauseFunc
 	// users of the slot: the handler until it has returned, and a hijacked
 	// connection. The last one releases it.
 	users    atomic.Int32
@@ -60,12 +65,12 @@ func (cancel leaveFunc) ClientLeft() { cancel(nil) }
 func (g *guarded) serve(r *http.Request, next http.Handler) {
 	if g.pool = g.snapshot.pool(g.rec.Pool); g.pool == nil {
 		g.snapshot.cfg.Logger.Error("a handler asks for a pool that the configuration does not have", slog.String("pool", g.rec.Pool))
-		problems.Write(g, r, problem{Status: http.StatusInternalServerError, Detail: "this gateway has no such pool", Pool: g.rec.Pool})
+		problems.Write(g, g.came.Fields.Values("Accept"), problem{Status: http.StatusInternalServerError, Detail: "this gateway has no such pool", Pool: g.rec.Pool})
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	g.stopPoll = downstream.PollDisconnect(r, leaveFunc(cancel))
+	g.stopPoll = downstream.PollDisconnect(r.Context(), g.came, leaveFunc(cancel))
 	defer g.stopPoll()
 	r = r.WithContext(ctx)
 	slot, err := g.admit(r)
@@ -100,27 +105,30 @@ func (g *guarded) admit(r *http.Request) (Slot, error) {
 		g.spans = &spans{ctx: r.Context(), server: trace.SpanFromContext(r.Context())}
 		g.rec.TraceID, g.rec.Sampled = sc.TraceID().String(), sc.IsSampled()
 	}
-	g.takeHead(r)
+	g.takeHead(g.came)
 	defer g.giveHead()
-	return g.visit.admit(r.Context(), g, r, g.pool)
+	return g.visit.admit(r.Context(), g, g.came, g.pool)
 }
 
 // watch ends the request's context when the slot is lost or held for too long.
 func (g *guarded) watch(cancel context.CancelCauseFunc) {
-	lost := make(chan struct{})
-	g.given = &Held{Slot: g.hold.slot, Lost: lost, Wait: g.rec.Wait}
-	g.hold.begin(func(cause *abortCause) {
-		why := admission.ErrHoldMax
-		if cause == errLost {
-			why = admission.ErrLost
-			close(lost)
-		}
-		cancel(why)
-		go g.given.End(why)
-		if c := g.hijacked.Load(); c != nil {
-			_ = c.Conn.Close() // its owner finds out, and closes it
-		}
-	})
+	g.given = &Held{Slot: g.hold.slot, Wait: g.rec.Wait}
+	g.cancel = cancel
+	g.hold.begin(g, g.snapshot.alarms)
+}
+
+// cut implements cutter.
+func (g *guarded) cut(cause *abortCause) {
+	if cause == errLost {
+		g.cancel(admission.ErrLost)
+		g.given.Lose(admission.ErrLost)
+	} else {
+		g.cancel(admission.ErrHoldMax)
+		go g.given.End(admission.ErrHoldMax)
+	}
+	if c := g.hijacked.Load(); c != nil {
+		_ = c.Conn.Close() // its owner finds out, and closes it
+	}
 }
 
 // leave is called by each user of the slot when it is done.
@@ -144,7 +152,10 @@ func (g *guarded) done() {
 // refuse answers a request that was not admitted.
 func (g *guarded) refuse(r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		problems.Write(g, r, g.refused(g.Header(), err))
+		if errors.Is(err, admission.Draining) {
+			g.Header().Set("Connection", "close") // the next request is to go to another gateway
+		}
+		problems.Write(g, g.came.Fields.Values("Accept"), g.refused(g.Header(), err))
 		return
 	}
 	g.rec.Outcome = admission.OutcomeClientGone

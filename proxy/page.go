@@ -50,24 +50,24 @@ type pageData struct {
 // answer may be a download, those with data-nocookie if the browser keeps no cookies.
 func NewPage(keep time.Duration, text string) (*Page, error) {
 	if keep < time.Second {
-		return nil, fmt.Errorf("proxy: a page's place is kept for %v: make it a second or more", keep)
+		return nil, fmt.Errorf("a page's place is kept for %v: make it a second or more", keep)
 	}
 	if text == "" {
 		text = waitPage
 	}
 	t, err := template.New("page").Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("proxy: the page is no template: %w", err)
+		return nil, fmt.Errorf("the page is no template: %w", err)
 	}
 	p := &Page{keep: keep, template: t}
 	for _, d := range []pageData{{}, {Position: 12, Wait: "about 3 minutes", Seconds: 180, Renewed: true}} {
 		d.Head = p.head(time.Second)
 		out, err := p.render(d)
 		if err != nil {
-			return nil, fmt.Errorf("proxy: the page cannot be shown: %w", err)
+			return nil, fmt.Errorf("the page cannot be shown: %w", err)
 		}
 		if !bytes.Contains(out, []byte(d.Head)) {
-			return nil, errors.New("proxy: the page lacks {{.Head}}, and would never come back; write it between <head> and </head>")
+			return nil, errors.New("the page lacks {{.Head}}, and would never come back; write it between <head> and </head>")
 		}
 	}
 	return p, nil

@@ -1,22 +1,22 @@
 package proxy
 
 import (
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kgate/kgate/internal/httplist"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // minWait is what "Prefer: wait=0" is taken for: long enough to be given a slot
 // that is free, be it at another gateway, too short to queue.
 const minWait = 10 * time.Millisecond
 
-// preference returns the value of a preference in h (RFC 7240), and whether it
+// preference returns the value of a preference (RFC 7240), and whether it
 // is there. Of several, the first counts (section 2).
-func preference(h http.Header, name string) (value string, found bool) {
-	for p := range httplist.Elements(h["Prefer"]) {
+func preference(fields http1.Fields, name string) (value string, found bool) {
+	for p := range httplist.Elements(fields.Values("Prefer")) {
 		key, value, _ := strings.Cut(httplist.Parameters(p)[0], "=")
 		if strings.EqualFold(strings.TrimSpace(key), name) {
 			return httplist.Unquote(strings.TrimSpace(value)), true
@@ -31,15 +31,15 @@ func preference(h http.Header, name string) (value string, found bool) {
 const ticketPreference = "kgate-ticket"
 
 // prefersTicket reports whether the client prefers a ticket to waiting.
-func prefersTicket(h http.Header) bool {
-	_, ok := preference(h, ticketPreference)
+func prefersTicket(fields http1.Fields) bool {
+	_, ok := preference(fields, ticketPreference)
 	return ok
 }
 
 // preferredWait returns the value of the preference "wait" (section 4.3), and
 // false if there is none that can be understood.
-func preferredWait(h http.Header) (seconds int, ok bool) {
-	value, _ := preference(h, "wait")
+func preferredWait(fields http1.Fields) (seconds int, ok bool) {
+	value, _ := preference(fields, "wait")
 	return parseDeltaSeconds(value)
 }
 
@@ -59,11 +59,8 @@ func parseDeltaSeconds(s string) (int, bool) {
 // queueTimeout returns how long a request may wait: limit, or less if the
 // client prefers so. Negative is without limit. applied is the preference that
 // was honoured, -1 if none was.
-func queueTimeout(limit time.Duration, h http.Header) (wait time.Duration, applied int) {
-	if _, ok := h["Prefer"]; !ok {
-		return limit, -1
-	}
-	seconds, ok := preferredWait(h)
+func queueTimeout(limit time.Duration, fields http1.Fields) (wait time.Duration, applied int) {
+	seconds, ok := preferredWait(fields)
 	if !ok {
 		return limit, -1
 	}

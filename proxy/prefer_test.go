@@ -1,9 +1,10 @@
 package proxy
 
 import (
-	"net/http"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 func TestQueueTimeout(t *testing.T) {
@@ -36,7 +37,11 @@ func TestQueueTimeout(t *testing.T) {
 		{-1, []string{"wait=99999999999999999999"}, (1<<31 - 1) * time.Second, 1<<31 - 1},
 		{time.Millisecond, []string{"wait=0"}, time.Millisecond, -1},
 	} {
-		wait, applied := queueTimeout(tt.limit, http.Header{"Prefer": tt.prefer})
+		var came http1.Fields
+		for _, line := range tt.prefer {
+			came.Add("Prefer", line)
+		}
+		wait, applied := queueTimeout(tt.limit, came)
 		if wait != tt.want || applied != tt.applied {
 			t.Errorf("limit %v, Prefer %q: %v, %d, want %v, %d", tt.limit, tt.prefer, wait, applied, tt.want, tt.applied)
 		}

@@ -1,20 +1,19 @@
 package proxy
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
-// upgradeType returns the list of protocols in which a header asks, or agrees, to go on;
+// upgradeType returns the list of protocols in which a head asks, or agrees, to go on;
 // empty: none.
-func upgradeType(h http.Header) string {
-	if !httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
+func upgradeType(fields http1.Fields) string {
+	if !fields.HasToken(http1.Connection, "Upgrade") {
 		return ""
 	}
-	list := strings.Join(h["Upgrade"], ", ")
+	list := strings.Join(fields.Values("Upgrade"), ", ")
 	for i := range len(list) {
 		if list[i] < ' ' || list[i] > '~' {
 			return ""

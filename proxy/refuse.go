@@ -31,9 +31,6 @@ func newRefusal(h http.Header, pool string, refusal *admission.Refusal, detail s
 		h.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;qu="concurrent-requests"`, policy, refusal.Limit))
 		h.Set("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, policy, seconds))
 	}
-	if refusal.Reason == admission.Draining {
-		h.Set("Connection", "close") // the next request is to go to another gateway
-	}
 	return problem{
 		Status:     refusal.Reason.Status(),
 		Detail:     detail,

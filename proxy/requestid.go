@@ -3,20 +3,21 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"net/http"
 	"strings"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // maxRequestID is the longest id that is accepted from a client, in bytes.
 const maxRequestID = 128
 
 // identify gives the request its id: the client's, or else a new one.
-func (ex *exchange) identify(r *http.Request) {
+func (ex *exchange) identify(r *http1.Request) {
 	name := ex.snapshot.requestID
 	if name == "" {
 		return
 	}
-	if values := r.Header[name]; len(values) == 1 && isRequestID(values[0]) {
+	if values := r.Fields.Values(name); len(values) == 1 && isRequestID(values[0]) {
 		ex.requestID = values[0]
 		return
 	}

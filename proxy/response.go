@@ -2,12 +2,15 @@ package proxy
 
 import (
 	"bufio"
+	"maps"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // response is an answer as net/http takes it: what has been written of it, and which
@@ -17,8 +20,8 @@ type response struct {
 	conn       *downstream.Conn // nil: the server is not ours
 	http1      bool
 	http10     bool
-	chunked    bool // the request's body comes in chunks
 	clientGone bool
+	last       bool          // the answer says that the connection ends
 	stopped    atomic.Bool   // the upload was, by the gateway, while the client was there
 	stall      time.Duration // how long the client may leave the gateway waiting, once that is bounded
 	unread     unreadBody
@@ -30,26 +33,68 @@ type response struct {
 	remaining int64 // of the body, still to come, if their number is known
 }
 
-func newResponse(w http.ResponseWriter, r *http.Request, conn *downstream.Conn) response {
+func newResponse(w http.ResponseWriter, r *http1.Request, conn *downstream.Conn) response {
 	return response{
 		ResponseWriter: w, conn: conn, stall: conn.StallTimeout(), unread: newUnreadBody(r),
-		http1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0,
+		http1: r.Major == 1, http10: !r.AtLeast(1, 1),
 	}
 }
 
 // Unwrap lets http.ResponseController reach the server's own writer.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. HTTP/1.0 has no informational answers.
-func (w *response) WriteHeader(status int) {
+// ours returns the ResponseWriter if it is of package downstream: nil for HTTP/2, and for another
+// server's.
+func (w *response) ours() downstream.Answer {
+	ours, _ := w.ResponseWriter.(downstream.Answer)
+	return ours
+}
+
+// given returns what somebody has put into Header.
+func (w *response) given() http.Header {
+	if ours := w.ours(); ours != nil {
+		return ours.Given()
+	}
+	return w.Header()
+}
+
+// writeHead writes the head of an answer. HTTP/1.0 has no informational ones.
+func (w *response) writeHead(status int, fields http1.Fields) {
+	ours := w.ours()
 	switch {
 	case status < 200 && w.http10:
 		return
 	case status >= 200 && w.wrote.CompareAndSwap(false, true):
 		w.status = status
 		w.answerUnread()
+		if w.last {
+			if ours == nil { // net/http looks at the first
+				fields.Delete("Connection")
+			}
+			fields.Add("Connection", "close")
+		}
 	}
-	w.ResponseWriter.WriteHeader(status)
+	if ours != nil {
+		ours.WriteHead(status, fields)
+		return
+	}
+	w.writeHeader(status, fields)
+}
+
+// writeHeader is writeHead for a ResponseWriter of net/http's.
+func (w *response) writeHeader(status int, fields http1.Fields) {
+	header := w.Header()
+	before := maps.Clone(header)
+	clear(header)
+	maps.Copy(header, adapt.Header(fields))
+	if !fields.Has(http1.ContentType) {
+		header["Content-Type"] = nil // else net/http would guess one
+	}
+	w.WriteHeader(status)
+	if status < 200 { // its fields are no part of the final answer
+		clear(header)
+		maps.Copy(header, before)
+	}
 }
 
 // Write implements http.ResponseWriter. No byte that has come from the upstream

@@ -1,81 +1,79 @@
 package proxy
 
 import (
-	"maps"
 	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/headeredit"
+	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/http1/adapt"
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
-// removeNamed removes the fields that the values of Connection name.
-func removeNamed(h http.Header, connection []string) {
-	for _, line := range connection {
+// removeNamed removes the fields that Connection names.
+func removeNamed(fields *http1.Fields) {
+	for _, line := range fields.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = textproto.TrimString(name); name != "" {
-				delete(h, http.CanonicalHeaderKey(name))
+				fields.Delete(http.CanonicalHeaderKey(name))
 			}
 		}
 	}
 }
 
-// copyEndToEnd adds the fields of an answer to those of to, except what is for one
-// connection or not the upstream's to say. Values are shared, and never changed in
-// place.
-func copyEndToEnd(to, from http.Header) {
-	for name, values := range from {
-		if headeredit.IsHopByHop(name) || isReserved(name) {
-			continue
+// appendEndToEnd appends the fields of an answer, except what is for one connection or not the
+// upstream's to say.
+func appendEndToEnd(to, from http1.Fields) http1.Fields {
+	for _, f := range from {
+		if !headeredit.IsHopByHop(f.Name) && f.ID != http1.AltSvc && (f.ID != http1.Other || !isReserved(f.Name)) {
+			to = append(to, f)
 		}
-		if have := to[name]; len(have) > 0 {
-			values = append(have[:len(have):len(have)], values...)
-		}
-		to[name] = values
 	}
+	return to
 }
 
-// outgoing is the request for the upstream, and what the gateway adds to it. It is allocated on
-// admission: many requests wait.
+// outgoing is the request for the upstream, what the gateway adds to it, and the fields of the
+// answer as it goes on. It is lent on admission: many requests wait.
 type outgoing struct {
-	request http.Request
-	url     url.URL
-	values  [10]string // of fields
-	used    int
+	upstream.Request
+	url    url.URL
+	fields [mostFields]http1.Field
+	answer [mostFields]http1.Field
+
+	verdict verdict // on the backend
+	settled bool    // the header of an answer has come
+	shared  bool    // others may still use it
 }
 
-// value returns s as the values of a field.
-func (o *outgoing) value(s string) []string {
-	if o.used == len(o.values) {
-		return []string{s}
-	}
-	o.values[o.used] = s
-	o.used++
-	return o.values[o.used-1 : o.used : o.used]
-}
+// mostFields is how many fields a head has room for. One with more gets its own.
+const mostFields = 20
+
+var outgoings = sync.Pool{New: func() any { return new(outgoing) }}
+
+// blank is what requests for upstreams begin as.
+var blank = &http.Request{Body: http.NoBody}
 
 // outgoing returns the request for the upstream, made from the client's. It is valid until
-// the next call.
-func (ex *exchange) outgoing(in *http.Request) *http.Request {
-	out := &ex.attempt.out.request
-	*out = *in.WithContext(&ex.ctx)
-	out.Header = adapt.NewHeader()
-	out.Close = false
-	out.Body = http.NoBody
-	if ex.body.ReadCloser != nil && in.ContentLength != 0 {
+// the next call. Its fields are missing: on the stack of this they would be too deep for one of 4 KiB,
+// which a client that waits keeps.
+func (ex *exchange) outgoing(in *http1.Request) *upstream.Request {
+	out := &ex.attempt.out.Request
+	out.Request = *blank.WithContext(&ex.ctx)
+	out.Method, out.Host, out.ContentLength = in.Method, in.Host, in.Length
+	if ex.body.ex != nil && in.Length != 0 {
 		out.Body = &ex.body
 	}
-	// The values of announced trailers come when the body has been read: into the
-	// server's map.
+	// The values of announced trailers come when the body has been read.
+	out.Trailer = adapt.Announced(in.Announced)
 	ex.removeUntrusted(out.Trailer)
-	ex.body.announced = maps.Clone(out.Trailer)
-	if len(out.Trailer) > 0 {
+	if ex.body.trailer = out.Trailer; len(out.Trailer) > 0 {
 		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
 		// behind chunks.
 		out.ContentLength = -1
@@ -84,14 +82,13 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 	if host := ex.attempt.backend.Load().transport.Host; host != "" {
 		out.Host = host
 	}
-	ex.fillHeader(out, in)
 	return out
 }
 
 // address returns the URL at the present upstream.
-func (ex *exchange) address(in *http.Request) *url.URL {
+func (ex *exchange) address(in *http1.Request) *url.URL {
 	to := &ex.attempt.out.url
-	*to = *in.URL
+	*to = in.URL
 	if ex.route.strip != "" {
 		stripPrefix(to, ex.route.strip)
 	}
@@ -103,91 +100,88 @@ func (ex *exchange) address(in *http.Request) *url.URL {
 	return to
 }
 
-// fillHeader fills in the header of the request for the upstream.
-func (ex *exchange) fillHeader(out, in *http.Request) {
-	backend := ex.attempt.backend.Load()
-	header, trusted := out.Header, contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
-	for name, values := range in.Header {
-		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" || ex.owns(name) {
-			continue
+// fillFields fills in the fields of the request for the upstream.
+func (ex *exchange) fillFields(out *upstream.Request, in *http1.Request) {
+	trusted := contains(ex.snapshot.cfg.TrustedProxies, in.Remote)
+	came := in.Fields
+	fields := http1.Fields(ex.attempt.out.fields[:0])
+	for i := range came {
+		if f := &came[i]; f.ID == http1.Connection || ex.passes(f, trusted) {
+			fields = append(fields, *f)
 		}
-		header[name] = values
 	}
-	removePlaces(header)
-	removeNamed(header, in.Header["Connection"])
-	upgrade := upgradeType(in.Header)
-	trailers := httpguts.HeaderValuesContainsToken(in.Header["Te"], "trailers")
-
-	ex.attempt.out.used = 0
-	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
+	removePlaces(&fields)
+	removeNamed(&fields)
+	fields.Delete("Connection")
 	if ex.requestID != "" {
-		set(ex.snapshot.requestID, ex.requestID)
+		fields.Add(ex.snapshot.requestID, ex.requestID)
 	}
-	ex.route.request.apply(header, ex)
-	if trailers {
-		set("Te", "trailers")
+	ex.route.request.apply(&fields, ex)
+	if came.HasToken(http1.TE, "trailers") {
+		fields.Add("Te", "trailers")
 	}
 	if n, ok := maxForwards(in); ok {
-		set("Max-Forwards", strconv.FormatUint(n-1, 10))
+		fields.Set("Max-Forwards", strconv.FormatUint(n-1, 10))
 	}
-	if upgrade != "" && in.ProtoAtLeast(1, 1) && !switchesHTTP(upgrade) && !backend.onlyHTTP2 {
-		set("Connection", "Upgrade")
-		set("Upgrade", upgrade)
+	if upgrade := upgradeType(came); upgrade != "" && in.AtLeast(1, 1) && !switchesHTTP(upgrade) && !ex.attempt.backend.Load().onlyHTTP2 {
+		fields.Add("Connection", "Upgrade")
+		fields.Add("Upgrade", upgrade)
 	}
-	if _, ok := header["User-Agent"]; !ok {
-		set("User-Agent", "") // else net/http has one of its own
-	}
-	ex.setForwarded(header, in, trusted)
+	ex.addForwarded(&fields, in, trusted)
 	if pool := ex.route.pool; pool != nil && pool.Fence {
 		if fence := ex.hold.slot.Fence(); fence != "" {
-			set("Kgate-Fence", fence)
+			fields.Add("Kgate-Fence", fence)
 		}
 	}
-	ex.traceUpstream(out)
-	if before := header["Via"]; len(before) > 0 {
-		header["Via"] = append(before[:len(before):len(before)], ex.snapshot.via.of(in))
-	} else {
-		set("Via", ex.snapshot.via.of(in))
+	ex.traceUpstream(out, &fields)
+	fields.Add("Via", ex.snapshot.via.of(in))
+	out.Fields = fields
+}
+
+// passes reports whether a field of the client's goes on as it is. Those that the gateway writes do
+// not.
+func (ex *exchange) passes(f *http1.Field, trusted bool) bool {
+	switch f.ID {
+	case http1.HTTP2Settings, http1.Host, http1.ContentLength, http1.Forwarded, http1.XForwardedFor:
+		return false
+	case http1.XForwardedHost, http1.XForwardedProto:
+		return trusted
+	case http1.Other:
+		return !isUntrusted(f.Name, trusted) && !ex.owns(f.Name)
+	default:
+		return !headeredit.IsHopByHop(f.Name) && !ex.owns(f.Name)
 	}
 }
 
-// setForwarded tells the upstream who the client is. What a trusted proxy has said of that
+// addForwarded tells the upstream who the client is. What a trusted proxy has said of that
 // is kept and added to.
-func (ex *exchange) setForwarded(header http.Header, in *http.Request, trusted bool) {
-	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
-	set("Forwarded", forwarded(in, trusted))
-	remote, _, err := net.SplitHostPort(in.RemoteAddr)
-	prior := in.Header["X-Forwarded-For"]
-	switch {
-	case err != nil: // then nothing is known
-		delete(header, "X-Forwarded-For")
-	case trusted && len(prior) > 0:
-		set("X-Forwarded-For", strings.Join(prior, ", ")+", "+remote)
-	default:
-		set("X-Forwarded-For", remote)
+func (ex *exchange) addForwarded(fields *http1.Fields, in *http1.Request, trusted bool) {
+	fields.Add("Forwarded", ex.forwarded(in, trusted))
+	if remote, _, err := net.SplitHostPort(in.Remote); err == nil { // else nothing is known
+		if prior := in.Fields.Values("X-Forwarded-For"); trusted && len(prior) > 0 {
+			remote = strings.Join(prior, ", ") + ", " + remote
+		}
+		fields.Add("X-Forwarded-For", remote)
 	}
-	// What of these is left a trusted proxy has said. The client may have named them in
+	// What of these is there a trusted proxy has said. The client may have named them in
 	// Connection, to have them removed.
-	if len(header["X-Forwarded-Host"]) == 0 {
-		set("X-Forwarded-Host", in.Host)
+	if !fields.Has(http1.XForwardedHost) {
+		fields.Add("X-Forwarded-Host", in.Host)
 	}
-	if len(header["X-Forwarded-Proto"]) == 0 {
-		set("X-Forwarded-Proto", scheme(in))
+	if !fields.Has(http1.XForwardedProto) {
+		fields.Add("X-Forwarded-Proto", scheme(in))
 	}
 }
 
 // Max-Forwards bounds how many hops an OPTIONS or a TRACE takes (RFC 9110, section
 // 7.6.2); with other methods it means nothing.
-func maxForwards(r *http.Request) (n uint64, ok bool) {
+func maxForwards(r *http1.Request) (n uint64, ok bool) {
 	if r.Method != http.MethodOptions && r.Method != http.MethodTrace {
 		return 0, false
 	}
-	values := r.Header["Max-Forwards"]
-	if len(values) != 1 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(values[0], 10, 32)
-	return n, err == nil
+	value, ok := r.Fields.Only(http1.MaxForwards)
+	n, err := strconv.ParseUint(value, 10, 32)
+	return n, ok && err == nil
 }
 
 // viaValues are the values of Via for requests that came over HTTP/1.0, 1.1 and 2.
@@ -197,11 +191,11 @@ func newViaValues(pseudonym string) viaValues {
 	return viaValues{"1.0 " + pseudonym, "1.1 " + pseudonym, "2.0 " + pseudonym}
 }
 
-func (v *viaValues) of(r *http.Request) string {
+func (v *viaValues) of(r *http1.Request) string {
 	switch {
-	case r.ProtoMajor == 2:
+	case r.Major == 2:
 		return v[2]
-	case r.ProtoMajor == 1 && r.ProtoMinor == 0:
+	case r.Major == 1 && r.Minor == 0:
 		return v[0]
 	default:
 		return v[1]

@@ -1,9 +1,10 @@
 package proxy
 
 import (
-	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // route is a Route made ready: its host split into the cases that are compared
@@ -68,7 +69,7 @@ func (r *route) allows(method string) bool {
 type routes []*route
 
 // find returns the first route that matches a request with this method.
-func (rs routes) find(req *http.Request, method string) *route {
+func (rs routes) find(req *http1.Request, method string) *route {
 	host := hostname(req.Host)
 	for _, r := range rs {
 		if r.matches(host, req.URL.Path) && r.allows(method) {
@@ -80,7 +81,7 @@ func (rs routes) find(req *http.Request, method string) *route {
 
 // allow returns, for the header Allow, the methods for which a route would match;
 // empty if none does, or all do.
-func (rs routes) allow(req *http.Request) string {
+func (rs routes) allow(req *http1.Request) string {
 	host := hostname(req.Host)
 	var methods []string
 	for _, r := range rs {

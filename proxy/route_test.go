@@ -1,9 +1,10 @@
 package proxy
 
 import (
-	"net/http"
 	"net/url"
 	"testing"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // TestFirstMatch: the first route that matches wins, not the most specific.
@@ -42,7 +43,7 @@ func TestFirstMatch(t *testing.T) {
 		{"GET", "[::1]:80", "/", 5},
 		{"OPTIONS", "h", "*", -1},
 	} {
-		got := rs.find(&http.Request{Host: tt.host, URL: &url.URL{Path: tt.path}}, tt.method)
+		got := rs.find(&http1.Request{Host: tt.host, URL: url.URL{Path: tt.path}}, tt.method)
 		want := (*route)(nil)
 		if tt.want >= 0 {
 			want = rs[tt.want]

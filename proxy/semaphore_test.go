@@ -53,7 +53,7 @@ func (s *semaphore) Acquire(ctx context.Context, req admission.Request) (Slot, e
 	}
 	if s.held < s.k && len(s.line) == 0 {
 		defer s.mu.Unlock()
-		return s.admitLocked(), nil
+		return s.admitLocked(req.Holder), nil
 	}
 	turn := make(chan struct{})
 	s.line = append(s.line, turn)
@@ -78,7 +78,7 @@ func (s *semaphore) Acquire(ctx context.Context, req admission.Request) (Slot, e
 	defer s.mu.Unlock()
 	select {
 	case <-turn: // held was counted by whoever let us in
-		return s.slotLocked(), nil
+		return s.slotLocked(req.Holder), nil
 	default:
 	}
 	for i := range s.line {
@@ -91,16 +91,16 @@ func (s *semaphore) Acquire(ctx context.Context, req admission.Request) (Slot, e
 	return nil, err
 }
 
-func (s *semaphore) admitLocked() *semSlot {
+func (s *semaphore) admitLocked(holder admission.Holder) *semSlot {
 	s.held++
 	s.maxHeld = max(s.maxHeld, s.held)
 	s.notify()
-	return s.slotLocked()
+	return s.slotLocked(holder)
 }
 
-func (s *semaphore) slotLocked() *semSlot {
+func (s *semaphore) slotLocked(holder admission.Holder) *semSlot {
 	s.serial++
-	sl := &semSlot{sem: s, fence: fmt.Sprintf("p/1/%d", s.serial), entry: admission.GrantInfo{Epoch: 1, Serial: uint64(s.serial)}}
+	sl := &semSlot{sem: s, holder: holder, fence: fmt.Sprintf("p/1/%d", s.serial), entry: admission.GrantInfo{Epoch: 1, Serial: uint64(s.serial)}}
 	s.slots = append(s.slots, sl)
 	return sl
 }
@@ -131,11 +131,11 @@ type semSlot struct {
 	sem     *semaphore
 	fence   string
 	entry   admission.GrantInfo
+	holder  admission.Holder
 	invalid atomic.Bool
 
 	// Under sem.mu.
 	released, lost bool
-	abort          func()
 }
 
 var _ Slot = (*semSlot)(nil)
@@ -162,28 +162,15 @@ func (sl *semSlot) Fence() string                  { return sl.fence }
 func (sl *semSlot) Valid() bool                    { return !sl.invalid.Load() }
 func (sl *semSlot) GrantInfo() admission.GrantInfo { return sl.entry }
 
-func (sl *semSlot) OnLost(abort func()) {
-	sl.sem.mu.Lock()
-	lost := sl.lost
-	sl.abort = abort
-	sl.sem.mu.Unlock()
-	if lost {
-		abort()
-	}
-}
-
 // lose makes the slot invalid and says so.
 func (sl *semSlot) lose() {
 	sl.invalid.Store(true)
 	sl.sem.mu.Lock()
-	abort := sl.abort
-	if sl.lost || sl.released {
-		abort = nil
-	}
+	told := sl.lost || sl.released
 	sl.lost = true
 	sl.sem.mu.Unlock()
-	if abort != nil {
-		abort()
+	if !told && sl.holder != nil {
+		sl.holder.LoseSlot()
 	}
 }
 

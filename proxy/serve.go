@@ -8,12 +8,13 @@ import (
 	"runtime/debug"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
-func (ex *exchange) serve(r *http.Request) {
+func (ex *exchange) serve(r *http1.Request) {
 	defer ex.ctx.cancel(nil) // ends last: finish asks whether the client has left
 	ex.boundNothing(r)
-	defer ex.watchClient(r)()
+	defer ex.unwatchClient(ex.watchClient(r))
 	defer ex.boundEnd(&ex.body)
 	defer ex.finish(r)
 	ex.identify(r)
@@ -23,7 +24,7 @@ func (ex *exchange) serve(r *http.Request) {
 }
 
 // dispatch finds the route and takes the request along it.
-func (ex *exchange) dispatch(r *http.Request) {
+func (ex *exchange) dispatch(r *http1.Request) {
 	if isTicketPath(r.URL.Path) {
 		ex.serveTickets(r)
 		return
@@ -46,7 +47,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 		ex.startTrace(r)
 		ex.entered = true
 		ex.hold.limitStalls(ex.stall)
-		ex.forward(r, r.Body)
+		ex.forward(r)
 		return
 	}
 	ex.rec.Pool = pool.Name
@@ -71,20 +72,20 @@ func (ex *exchange) dispatch(r *http.Request) {
 	ex.enter(slot)
 	ex.hold.limit(&ex.ctx, slot, pool)
 	ex.hold.limitRates(pool)
-	ex.forward(r, r.Body)
+	ex.forward(r)
 }
 
 // admit gets the request a slot. A client that prefers a ticket may be answered with one
 // instead.
-func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
-	if _, redeems := r.Header[ticketHeader]; !redeems && pool.Tickets && prefersTicket(r.Header) {
+func (ex *exchange) admit(r *http1.Request, pool *Pool) (Slot, error) {
+	if pool.Tickets && prefersTicket(r.Fields) && len(r.Fields.Values(ticketHeader)) == 0 {
 		return ex.admitOrTicket(r, pool)
 	}
 	return ex.visit.admit(&ex.ctx, ex, r, pool)
 }
 
 // finish ends every request, also one that panics.
-func (ex *exchange) finish(r *http.Request) {
+func (ex *exchange) finish(r *http1.Request) {
 	v := recover()
 	ex.giveHead()
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
@@ -115,6 +116,7 @@ func (ex *exchange) finish(r *http.Request) {
 		ex.done()
 	}
 	ex.logAccess(r)
+	ex.giveBack(v == nil)
 	if v != nil {
 		// net/http ends the connection, so that the client does not take a
 		// broken answer for a whole one, and says nothing.

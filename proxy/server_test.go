@@ -369,6 +369,7 @@ func TestSilentReaderDelaysNoEnd(t *testing.T) {
 type slowRecord struct {
 	net.Conn
 	pause time.Duration
+	half  func() // has been written
 }
 
 func (s *slowRecord) Write(p []byte) (int, error) {
@@ -378,6 +379,7 @@ func (s *slowRecord) Write(p []byte) (int, error) {
 		if n, err := s.Conn.Write(p[:half]); err != nil {
 			return n, err
 		}
+		s.half()
 		time.Sleep(s.pause)
 	}
 	n, err := s.Conn.Write(p[half:])
@@ -402,11 +404,11 @@ func TestHalfARecordIsARequest(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		records.pause = 400 * time.Millisecond
-		time.AfterFunc(50*time.Millisecond, func() {
+		records.half = func() {
 			if other, err := net.Dial("tcp", g.addr); err == nil {
 				t.Cleanup(func() { _ = other.Close() })
 			}
-		})
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type snapshot struct {
 	once      *oncelog.Limit // of log lines; the Handler's
 	places    *atomic.Int64  // scripts of pages that wait; the Handler's
 	heads     *atomic.Int64  // bytes of requests that wait; the Handler's
+	alarms    *alarms        // the Handler's
 	// ticketCORS is the ticket API's.
 	ticketCORS CORS
 }
@@ -34,7 +35,7 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 	s := &snapshot{
 		cfg: cfg.withDefaults(), balancers: make(map[string]*balancer, len(cfg.Pools)),
 		tcp: make(map[string]*tcpRoute, len(cfg.TCP)), tcpPools: make(map[string]*balancer),
-		once: before.once, places: before.places, heads: before.heads, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
+		once: before.once, places: before.places, heads: before.heads, alarms: before.alarms, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
 		requestID: http.CanonicalHeaderKey(cfg.Edge.RequestIDHeader),
 	}
 	for _, p := range s.cfg.Pools {
@@ -51,7 +52,7 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 		b := s.balancers[r.Pool]
 		if r.Pool == "" {
 			b = new(balancer)
-			b.update(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, nil, s.cfg.Logger)
+			b.update(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, nil, nil, s.cfg.Logger)
 			s.direct = append(s.direct, b)
 		}
 		s.routes = append(s.routes, newRoute(r, s.pool(r.Pool), b))
@@ -65,7 +66,7 @@ func (s *snapshot) balance(b *balancer, p Pool) *balancer {
 	if b == nil {
 		b = new(balancer)
 	}
-	b.update(p, s.cfg.Standing, s.cfg.Logger)
+	b.update(p, s.cfg.Standing, s.cfg.Bar, s.cfg.Logger)
 	return b
 }
 

@@ -28,7 +28,7 @@ type splicer interface {
 // It begins only when net/http has sent the header: otherwise net/http would keep that
 // back until it has 512 bytes of the body, to guess its type.
 func (ex *exchange) splice(body io.Reader) (done bool, err error) {
-	if ex.bytes == 0 || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || !ex.conn.TellsAcked() || ex.conn.TLS() != nil {
+	if ex.bytes == 0 || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || !ex.conn.TellsAcked() || ex.conn.IsTLS() {
 		return false, nil
 	}
 	from, ok := body.(splicer)

@@ -225,6 +225,23 @@ func TestAnswerTrailerOfKnownLength(t *testing.T) {
 	}
 }
 
+// TestUnannouncedTrailer: an HTTP/2 upstream need not announce its trailer. Those of gRPC do not.
+func TestUnannouncedTrailer(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello")
+		w.Header().Set(http.TrailerPrefix+"X-Sum", "sum")
+	}), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = "h2c" })
+	res, err := h2cClient(t).Get(g.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil || string(b) != "hello" || res.Trailer.Get("X-Sum") != "sum" {
+		t.Errorf("got %q, %v, trailer %v", b, err, res.Trailer)
+	}
+}
+
 // TestAnswerKeepsAnnouncedFields: what an upstream says in the head stays there, although it
 // announces a trailer field of that name; and so does what the gateway says itself.
 func TestAnswerKeepsAnnouncedFields(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // What a request asks for is judged in the same form in which it is sent on: that of
@@ -13,22 +15,15 @@ import (
 // other one decoded, or encoded. The query goes on as it came: the gateway gives it no
 // meaning.
 
-// canonical returns the request with the path that is judged and sent on: an empty one is
+// canonical gives the request the path that is judged and sent on: an empty one is
 // "/" (RFC 9110, section 4.2.3), and bytes that may not stand in a path, such as those of
 // UTF-8, are percent-encoded. What was encoded stays so: %2F may mean something else than a
-// slash to the upstream. Nearly always that is r itself.
-func canonical(r *http.Request) *http.Request {
-	path, encoded := r.URL.Path, encodeBytes(r.URL.RawPath)
-	if path == "" && r.URL.Opaque == "" {
-		path = "/"
+// slash to the upstream.
+func canonical(r *http1.Request) {
+	if r.URL.Path == "" && r.URL.Opaque == "" {
+		r.URL.Path = "/"
 	}
-	if path == r.URL.Path && encoded == r.URL.RawPath {
-		return r
-	}
-	out, u := r.WithContext(r.Context()), *r.URL // a handler must not change what it was given
-	u.Path, u.RawPath = path, encoded
-	out.URL = &u
-	return out
+	r.URL.RawPath = encodeBytes(r.URL.RawPath)
 }
 
 // encodeBytes percent-encodes the bytes of an encoded path that may not stand in one (RFC
@@ -57,14 +52,14 @@ func encodeBytes(path string) string {
 
 // judgeTarget says why a request's target must not be routed; "" if it may. The host and the
 // path that routes see have to be those that the upstream finds.
-func judgeTarget(r *http.Request) (wrong string) {
-	u := r.URL
+func judgeTarget(r *http1.Request) (wrong string) {
+	u := &r.URL
 	switch {
 	case u.Opaque != "", u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https":
 		return "the request target is neither a path nor an http or https URL"
-	case u.Scheme != "" && r.ProtoMajor > 1: // RFC 9113, section 8.3.1: the host stands in :authority, and would stand here, too
+	case u.Scheme != "" && r.Major > 1: // RFC 9113, section 8.3.1: the host stands in :authority, and would stand here, too
 		return "the request target is not a path"
-	case hostname(r.Host) == "" && (r.Host != "" || r.ProtoAtLeast(1, 1)): // HTTP/1.0 may name none
+	case hostname(r.Host) == "" && (r.Host != "" || r.AtLeast(1, 1)): // HTTP/1.0 may name none
 		return "the Host header is not a host, or a host and a port"
 	case isOfServer(r):
 	case u.Path[0] != '/': // "*" is for OPTIONS alone; and a program may have cut the path
@@ -81,20 +76,20 @@ func isCapitals(method string) bool { return method == strings.ToUpper(method) }
 
 // isOfServer reports whether the request is OPTIONS for "*": it asks what the server can, and
 // has no path.
-func isOfServer(r *http.Request) bool { return r.Method == http.MethodOptions && r.URL.Path == "*" }
+func isOfServer(r *http1.Request) bool { return r.Method == http.MethodOptions && r.URL.Path == "*" }
 
 // judgeHTTP2 says why a request over HTTP/2 must not be routed, though net/http takes it: there
 // it judges lengths and hosts less strictly than in HTTP/1.
-func judgeHTTP2(r *http.Request) (wrong string) {
-	if r.ProtoMajor < 2 {
+func judgeHTTP2(r *http1.Request) (wrong string) {
+	if r.Major < 2 {
 		return ""
 	}
-	if hosts := r.Header["Host"]; len(hosts) > 1 || len(hosts) == 1 && !strings.EqualFold(hosts[0], r.Host) {
+	if hosts := r.Fields.Values("Host"); len(hosts) > 1 || len(hosts) == 1 && !strings.EqualFold(hosts[0], r.Host) {
 		return "the request names two hosts"
 	}
-	if lengths := r.Header["Content-Length"]; len(lengths) > 0 {
+	if lengths := r.Fields.Values("Content-Length"); len(lengths) > 0 {
 		n, err := strconv.ParseUint(lengths[0], 10, 63)
-		if len(lengths) > 1 || err != nil || int64(n) != r.ContentLength {
+		if len(lengths) > 1 || err != nil || int64(n) != r.Length {
 			return "the length of the body is in doubt"
 		}
 	}

@@ -423,6 +423,7 @@ func TestSlowUpstreamIsNotIdle(t *testing.T) {
 
 // readSlowly reads for a while, a little at a time.
 func readSlowly(c *net.TCPConn, d time.Duration) {
+	_ = c.SetReadBuffer(64 << 10) // of a large one the other end hears only when a sixteenth is free
 	for began := time.Now(); time.Since(began) < d; time.Sleep(d / 90) {
 		_, _ = c.Read(make([]byte, 16<<10))
 	}

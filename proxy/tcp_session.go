@@ -33,7 +33,7 @@ type session struct {
 }
 
 // errLeft is why a session ends whose client has left while it waited.
-var errLeft = errors.New("proxy: the client has left")
+var errLeft = errors.New("the client has left")
 
 // leaveTime is how long a session stays in line whose client has closed its sending side.
 // From here a client that has left looks the same as one that has said all it has to say,
@@ -172,7 +172,7 @@ func (se *session) forward(slot Slot) {
 	if se.hold.idle > 0 && se.conn.TellsAcked() {
 		se.hold.client.conn = se.conn.NetConn()
 	}
-	se.hold.begin(se.cut)
+	se.hold.begin(se, se.snapshot.alarms)
 	defer se.hold.end()
 	defer context.AfterFunc(se.ctx, se.reset)()
 	tunnel := se.connect()
@@ -239,34 +239,74 @@ func (se *session) connect() *upstream.Tunnel {
 	ctx, stop := se.whileThere(dialGrace)
 	defer stop()
 	b := se.route.balancer
+	if upstream := admission.UpstreamOf(se.hold.slot); upstream != "" {
+		return se.connectAgreed(ctx, upstream)
+	}
 	var tried []*backend
 	for u := b.pick(nil); u != nil; u = b.pick(tried) {
-		se.backend, se.rec.Upstream, se.rec.UpstreamURL, se.rec.Retries = u, u.name, &u.configured, len(tried)
-		tunnel, err := u.client.Tunnel(ctx)
-		b.settled(u, err == nil)
-		if err == nil {
-			b.reached(u)
-			se.rec.DialFailed, se.rec.Outcome, se.failure = false, admission.OutcomeAdmitted, nil
-			se.rec.NewConns++
+		se.rec.Retries = len(tried)
+		if tunnel := se.dial(ctx, u); tunnel != nil || !se.rec.DialFailed {
 			return tunnel
 		}
-		se.failure = err
-		var dial *upstream.DialError
-		if !errors.As(err, &dial) {
-			if errors.Is(err, upstream.ErrLapsed) {
-				se.hold.abort(errLost)
-			}
-			b.done(u, verdictNone, nil)
-			return nil
-		}
-		b.done(u, verdictFailed, err)
-		se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
-		se.logFailure(context.Background())
 		tried = append(tried, u)
 	}
 	if len(tried) == 0 {
 		se.rec.Outcome = admission.UpstreamDown.Outcome()
 	}
+	return nil
+}
+
+// connectAgreed is connect for a slot that is for one upstream.
+func (se *session) connectAgreed(ctx context.Context, to string) *upstream.Tunnel {
+	b := se.route.balancer
+	for tried := 0; ; {
+		if !b.isBarred(to) {
+			u := b.take(to)
+			if u == nil {
+				se.rec.Outcome = admission.UpstreamDown.Outcome()
+				return nil
+			}
+			se.rec.Retries = tried
+			if tunnel := se.dial(ctx, u); tunnel != nil || !se.rec.DialFailed {
+				return tunnel
+			}
+			tried++
+		}
+		var err error
+		if to, err = se.again(ctx, se.route.pool, se.route.pool.QueueTimeout); err != nil {
+			if se.ctx.Err() == nil && !errors.Is(err, errLeft) {
+				se.refused(make(http.Header), err)
+			}
+			return nil
+		}
+		se.hold.begin(se, se.snapshot.alarms)
+	}
+}
+
+// dial opens a connection to u. Without one, rec.DialFailed tells whether u is at fault.
+func (se *session) dial(ctx context.Context, u *backend) *upstream.Tunnel {
+	b := se.route.balancer
+	se.backend, se.rec.Upstream, se.rec.UpstreamURL, se.rec.DialFailed = u, u.name, &u.configured, false
+	tunnel, err := u.client.Tunnel(ctx)
+	b.settled(u, err == nil)
+	if err == nil {
+		b.reached(u)
+		se.rec.Outcome, se.failure = admission.OutcomeAdmitted, nil
+		se.rec.NewConns++
+		return tunnel
+	}
+	se.failure = err
+	var dial *upstream.DialError
+	if !errors.As(err, &dial) {
+		if errors.Is(err, upstream.ErrLapsed) {
+			se.hold.abort(errLost)
+		}
+		b.done(u, verdictNone, nil)
+		return nil
+	}
+	b.done(u, verdictFailed, err)
+	se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
+	se.logFailure(context.Background())
 	return nil
 }
 

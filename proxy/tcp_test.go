@@ -365,7 +365,7 @@ func TestTCPAsleep(t *testing.T) {
 	c := g.dial()
 	c.send("before")
 	c.expect("before")
-	g.sem.standing.Store(0) // and OnLost is not called
+	g.sem.standing.Store(0) // and nobody is told
 	c.send("after")
 	c.expectReset()
 	receive(t, ended)

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // serveTickets passes the ticket API on.
-func (ex *exchange) serveTickets(r *http.Request) {
+func (ex *exchange) serveTickets(r *http1.Request) {
 	if ex.snapshot.cfg.TicketHandler == nil {
 		ex.answerProblem(r, http.StatusNotFound, "this gateway has no tickets")
 		return
@@ -27,21 +29,21 @@ func (ex *exchange) serveTickets(r *http.Request) {
 		ex.refuse(r, admission.QueueFull)
 		return
 	}
-	r = r.WithContext(&ex.ctx)
-	r.Body = ex.readOwnBody(r)
-	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, r)
+	own := *r
+	own.Body = ex.readOwnBody(r)
+	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, adapt.ToHTTP(&ex.ctx, &own, nil))
 }
 
 // admitOrTicket admits a request that prefers a ticket to waiting: with
 // the slot of its ticket if that is granted within the wait that it prefers, at once
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
-func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
+func (ex *exchange) admitOrTicket(r *http1.Request, pool *Pool) (Slot, error) {
 	tickets := ex.snapshot.cfg.Tickets
 	ticket, err := tickets.RequestTicket(&ex.ctx, ex.ticketRequest(r, pool), min(MaxTicketTTL, cmp.Or(pool.TicketTTL, MaxTicketTTL)), "Prefer: "+ticketPreference)
 	if err != nil {
 		return nil, err
 	}
-	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted && !ex.crowded {
+	if seconds, ok := preferredWait(r.Fields); ok && !ticket.Granted && !ex.crowded {
 		var wait time.Duration
 		wait, ex.prefer = time.Duration(seconds)*time.Second, seconds
 		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {
@@ -62,7 +64,7 @@ func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 		}
 		return nil, errAnswered
 	}
-	slot, err := ex.snapshot.redeem(&ex.ctx, pool.Name, []string{ticket.ID})
+	slot, err := ex.redeem(&ex.ctx, pool.Name, []string{ticket.ID})
 	if err != nil {
 		cancelTicket(tickets, ticket.ID)
 	}

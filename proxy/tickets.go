@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // Tickets are places in line, and slots, that outlive a request. It must be safe
@@ -23,10 +24,11 @@ type Tickets interface {
 	// EndTicket ends a ticket. If it fails, the ticket expires.
 	EndTicket(ctx context.Context, id string) error
 	// RedeemTicket turns a granted ticket of the pool into the slot of a request,
-	// without waiting; the slot's Release ends the ticket. The error wraps
+	// without waiting; the slot's Release ends the ticket. The holder is told if the slot is
+	// lost before that. The error wraps
 	// ErrUnknownTicket, ErrTicketWaiting, ErrTicketUsed or ErrElsewhere of package
 	// admission, or is an *EndedError or a *Refusal of it.
-	RedeemTicket(ctx context.Context, pool, id string) (Slot, error)
+	RedeemTicket(ctx context.Context, pool, id string, holder admission.Holder) (Slot, error)
 }
 
 const (
@@ -45,7 +47,7 @@ type ticketError struct {
 	detail string
 }
 
-func (e *ticketError) Error() string { return "proxy: " + e.detail }
+func (e *ticketError) Error() string { return e.detail }
 
 var (
 	errNoTickets  = &ticketError{http.StatusBadRequest, "this gateway takes no tickets: send the request without " + ticketHeader}
@@ -62,14 +64,15 @@ func isTicketPath(path string) bool {
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (s *snapshot) redeem(ctx context.Context, pool string, ids []string) (Slot, error) {
+func (v *visit) redeem(ctx context.Context, pool string, ids []string) (Slot, error) {
+	tickets := v.snapshot.cfg.Tickets
 	switch {
-	case s.cfg.Tickets == nil:
+	case tickets == nil:
 		return nil, errNoTickets
 	case len(ids) != 1 || ids[0] == "":
 		return nil, errTwoTickets
 	}
-	slot, err := s.cfg.Tickets.RedeemTicket(ctx, pool, ids[0])
+	slot, err := tickets.RedeemTicket(ctx, pool, ids[0], &v.hold)
 	var ended *admission.EndedError
 	switch {
 	case errors.Is(err, admission.ErrUnknownTicket), errors.As(err, &ended):
@@ -85,7 +88,7 @@ func (s *snapshot) redeem(ctx context.Context, pool string, ids []string) (Slot,
 
 // errAnswered is not a failure: the request has been answered with a ticket, or with the
 // page of a browser that waits.
-var errAnswered = errors.New("proxy: answered with a place in line")
+var errAnswered = errors.New("answered with a place in line")
 
 // cancelTicket ends a ticket whose holder never learns of it.
 func cancelTicket(tickets Tickets, id string) {
@@ -97,6 +100,6 @@ func cancelTicket(tickets Tickets, id string) {
 
 // ticketRequest returns what a client of the pool asks for with a ticket: a place of its own,
 // and a slot for as long as a request may have one.
-func (v *visit) ticketRequest(r *http.Request, pool *Pool) admission.Request {
+func (v *visit) ticketRequest(r *http1.Request, pool *Pool) admission.Request {
 	return admission.Request{Pool: pool.Name, Client: v.clientKey(r, pool), HoldMax: pool.HoldMax}
 }

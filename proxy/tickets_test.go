@@ -48,7 +48,7 @@ func (c *counter) EndTicket(_ context.Context, id string) error {
 	return nil
 }
 
-func (c *counter) RedeemTicket(ctx context.Context, pool, id string) (Slot, error) {
+func (c *counter) RedeemTicket(ctx context.Context, pool, id string, holder admission.Holder) (Slot, error) {
 	switch {
 	case c.err != nil:
 		return nil, c.err
@@ -59,7 +59,7 @@ func (c *counter) RedeemTicket(ctx context.Context, pool, id string) (Slot, erro
 	case id == "used":
 		return nil, fmt.Errorf("test: %w", admission.ErrTicketUsed)
 	}
-	return c.Acquire(ctx, admission.Request{Pool: pool})
+	return c.Acquire(ctx, admission.Request{Pool: pool, Holder: holder})
 }
 
 func withTickets(c *Config, tickets Tickets) {

@@ -11,10 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kgate/kgate/internal/admission"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // A sampled request has three spans: its own, kgate.queue for the wait in the
@@ -50,13 +53,12 @@ type traceParent struct {
 
 // parseTraceParent reads the header traceparent; ok is false if there is no valid
 // one. It allocates nothing.
-func parseTraceParent(h http.Header) (p traceParent, ok bool) {
-	values := h[traceParentHeader]
-	if len(values) != 1 {
+func parseTraceParent(fields http1.Fields) (p traceParent, ok bool) {
+	s, ok := fields.Only(http1.Traceparent)
+	if !ok {
 		return p, false
 	}
 	const length = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
-	s := values[0]
 	if len(s) < length || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return p, false
 	}
@@ -92,11 +94,11 @@ func isLowerHex(s string) bool {
 }
 
 // context is the parent as OpenTelemetry knows it.
-func (p traceParent) context(h http.Header) trace.SpanContext {
+func (p traceParent) context(fields http1.Fields) trace.SpanContext {
 	id, _ := trace.TraceIDFromHex(p.trace) // has been checked
 	span, _ := trace.SpanIDFromHex(p.span)
 	// If the state is invalid it is dropped; the trace is kept.
-	state, _ := trace.ParseTraceState(strings.Join(h[traceStateHeader], ","))
+	state, _ := trace.ParseTraceState(strings.Join(fields.Values(traceStateHeader), ","))
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: id, SpanID: span, TraceFlags: p.flags, TraceState: state, Remote: true,
 	})
@@ -104,8 +106,8 @@ func (p traceParent) context(h http.Header) trace.SpanContext {
 
 // startTrace notes which trace the request belongs to, and begins its span if it
 // is sampled.
-func (ex *exchange) startTrace(r *http.Request) {
-	parent, known := parseTraceParent(r.Header)
+func (ex *exchange) startTrace(r *http1.Request) {
+	parent, known := parseTraceParent(r.Fields)
 	ex.rec.TraceID = parent.trace
 	cfg := &ex.snapshot.cfg
 	if cfg.Tracer == nil || known && !parent.flags.IsSampled() || !known && !byLot(cfg.SampleRatio) {
@@ -113,7 +115,7 @@ func (ex *exchange) startTrace(r *http.Request) {
 	}
 	ctx := context.Background() // spans outlive the request's context
 	if known {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parent.context(r.Header))
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent.context(r.Fields))
 	}
 	route := cmp.Or(ex.route.pathPrefix, "/")
 	ex.beginTrace(ctx, spanMethod(r.Method)+" "+route,
@@ -124,7 +126,7 @@ func (ex *exchange) startTrace(r *http.Request) {
 			attribute.String("url.scheme", scheme(r)),
 			attribute.String("client.address", ex.info.Remote.String()),
 			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
-			attribute.String("user_agent.original", printable(r.UserAgent())),
+			attribute.String("user_agent.original", printable(r.Fields.Get("User-Agent"))),
 		))
 	if ex.requestID != "" {
 		name := "http.request.header." + strings.ToLower(ex.snapshot.requestID)
@@ -153,8 +155,8 @@ func serverAttributes(address string) []attribute.KeyValue {
 	return attrs
 }
 
-func scheme(r *http.Request) string {
-	if r.TLS != nil {
+func scheme(r *http1.Request) string {
+	if r.Secure {
 		return "https"
 	}
 	return "http"
@@ -231,7 +233,7 @@ func linked(bytes string) (trace.SpanContext, bool) {
 
 // traceUpstream begins the span of the upstream's part, and makes it the parent
 // of what the upstream records. It is called for each upstream that is tried.
-func (ex *exchange) traceUpstream(out *http.Request) {
+func (ex *exchange) traceUpstream(out *upstream.Request, fields *http1.Fields) {
 	if ex.spans == nil {
 		return
 	}
@@ -248,11 +250,11 @@ func (ex *exchange) traceUpstream(out *http.Request) {
 	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, spanMethod(out.Method),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began), trace.WithAttributes(attrs...))
 	sc := ex.spans.upstream.SpanContext()
-	out.Header[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
+	fields.Set(traceParentHeader, "00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-"+sc.TraceFlags().String())
 	if state := sc.TraceState().String(); state != "" {
-		out.Header[traceStateHeader] = []string{state}
+		fields.Set(traceStateHeader, state)
 	} else {
-		delete(out.Header, traceStateHeader)
+		fields.Delete(traceStateHeader)
 	}
 }
 

@@ -159,8 +159,13 @@ func TestPacedEnds(t *testing.T) {
 				_ = res.Body.Close()
 			}
 		}()
-		for p.down.Totals().Transfers == 0 {
-			time.Sleep(time.Millisecond)
+		for begun := false; !begun; {
+			select {
+			case <-done: // hold.max was quicker
+				begun = true
+			case <-time.After(time.Millisecond):
+				begun = p.down.Totals().Transfers > 0
+			}
 		}
 		end(g, leave)
 		<-done

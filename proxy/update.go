@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"reflect"
 	"slices"
 	"time"
@@ -11,7 +12,7 @@ import (
 // update has later requests use the upstreams of p. Upstreams that b has already, with
 // the same transport, keep their connections and their health. A p without a name belongs
 // to a route without a pool, which needs no lease.
-func (b *balancer) update(p Pool, standing func() uint64, logger *slog.Logger) {
+func (b *balancer) update(p Pool, standing func() uint64, bar func(string, []string), logger *slog.Logger) {
 	if p.Name == "" {
 		standing = nil
 	}
@@ -19,6 +20,9 @@ func (b *balancer) update(p Pool, standing func() uint64, logger *slog.Logger) {
 	b.updating.Lock()
 	defer b.updating.Unlock()
 	b.wanted, b.standing, b.log = p, standing, logger
+	b.mu.Lock()
+	b.bar = bar
+	b.mu.Unlock()
 	b.findServices(context.Background(), firstLookUpTimeout)
 	b.replace()
 	if len(serviceNames(p.all())) > 0 && p.Transport.Resolve > 0 {
@@ -45,6 +49,9 @@ func (b *balancer) replace() {
 	p := b.wanted
 	const backups = 1 << 20 // their rank, behind those of all records
 	all := append(b.services.members(p.Upstreams, 0), b.services.members(p.Backup, backups)...)
+	if len(b.agreed) > 0 {
+		all = b.agreedMembers()
+	}
 	b.mu.Lock()
 	before := b.backends
 	after := make([]*backend, 0, len(all))
@@ -59,7 +66,7 @@ func (b *balancer) replace() {
 		} else if u = newBackend(m.url, p.Transport, b.standing); len(before) > 0 {
 			u.since = time.Now()
 		}
-		u.rank, u.weight = m.rank, m.weight
+		u.rank, u.weight, u.isAgreed = m.rank, m.weight, len(b.agreed) > 0
 		after = append(after, u)
 	}
 	b.backends, b.next, b.pool, b.policy, b.logger = after, 0, p.Name, p.Health, b.log
@@ -137,4 +144,55 @@ func (b *balancer) close() {
 		u.endChecks()
 		u.client.CloseIdle()
 	}
+}
+
+// agree has the balancer's upstreams be these, if there are any.
+func (b *balancer) agree(upstreams []string) {
+	b.updating.Lock()
+	defer b.updating.Unlock()
+	if slices.Equal(upstreams, b.agreed) {
+		return
+	}
+	b.agreed = upstreams
+	b.replace()
+	b.tell()
+}
+
+// agreedMembers returns the agreed upstreams. The caller holds updating.
+func (b *balancer) agreedMembers() []member {
+	var all []member
+	for _, text := range b.agreed {
+		u, err := url.Parse(text)
+		if err != nil { // the gateway that proposed it could read it
+			b.log.Error("an upstream that the cluster has agreed on cannot be read", slog.String("pool", b.wanted.Name), slog.Any("error", err))
+			continue
+		}
+		all = append(all, member{u, 0, 1})
+	}
+	return all
+}
+
+// take is pick for a slot that is for this upstream. The cluster may have agreed on it just now.
+func (b *balancer) take(upstream string) *backend {
+	if u := b.find(upstream); u != nil {
+		return u
+	}
+	b.updating.Lock()
+	defer b.updating.Unlock()
+	if !slices.Contains(b.agreed, upstream) {
+		b.agreed = append(slices.Clone(b.agreed), upstream)
+		b.replace()
+	}
+	return b.find(upstream)
+}
+
+func (b *balancer) find(upstream string) *backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.backends, func(u *backend) bool { return u.configured == upstream })
+	if i < 0 {
+		return nil
+	}
+	b.countLocked(b.backends[i])
+	return b.backends[i]
 }

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // upgrade joins the client's connection and the upstream's, after the upstream has
 // agreed to go on in another protocol. When it returns both are closed, unless the
 // upstream has agreed to something else: that is the error.
-func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
-	asked, agreed := upgradeType(out.Header), upgradeType(res.Header)
+func (ex *exchange) upgrade(out *upstream.Request, res *upstream.Response) error {
+	asked, agreed := upgradeType(out.Fields), upgradeType(res.Fields)
 	tunnel, ok := res.Body.(*upstream.Tunnel)
 	if !isAsked(asked, agreed) || !ok {
 		ex.rec.UpstreamStatus = 0
@@ -24,12 +25,13 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	}
 	defer conn.Close()
 	ex.hold.download.end(0, 0, true) // there is no telling what the client makes of it
-	header := ex.Header()
-	copyEndToEnd(header, res.Header)
-	delete(header, "Content-Length") // there is no body
-	ex.label()
-	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}
-	if writeSwitch(brw.Writer, header) != nil {
+	fields := appendEndToEnd(ex.attempt.out.answer[:0], res.Fields)
+	fields.Delete("Content-Length") // there is no body
+	ex.decorate(&fields)
+	ex.label(&fields)
+	fields.Add("Connection", "Upgrade")
+	fields.Add("Upgrade", agreed)
+	if writeSwitch(brw.Writer, fields) != nil {
 		return nil
 	}
 	said, _ := brw.Peek(brw.Reader.Buffered()) // with the request
@@ -47,9 +49,11 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 }
 
 // writeSwitch writes the answer that ends HTTP on the client's connection.
-func writeSwitch(w *bufio.Writer, header http.Header) error {
-	_, _ = w.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	_ = header.Write(w)
-	_, _ = w.WriteString("\r\n")
+func writeSwitch(w *bufio.Writer, fields http1.Fields) error {
+	head, err := fields.AppendTo(http1.AppendStatusLine(nil, http.StatusSwitchingProtocols), func(*http1.Field) bool { return false })
+	if err != nil {
+		return err
+	}
+	_, _ = w.Write(append(head, "\r\n"...))
 	return w.Flush()
 }

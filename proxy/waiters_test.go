@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"runtime"
 	"testing"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // TestWaiterMemory prints what a waiting client costs in the gateway: its
@@ -15,33 +17,40 @@ func TestWaiterMemory(t *testing.T) {
 		t.Skip("opens thousands of connections")
 	}
 	const waiters = 2000
-	up := newGate()
-	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
-	c := g.dial()
-	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t)
+	for _, secure := range []bool{false, true} {
+		up := newGate()
+		g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+		dial, most := g.dial, 40<<10
+		if secure {
+			g.serveTLS(downstream.Config{Handler: g.handler})
+			dial, most = func() *rawConn { return g.dialTLS("http/1.1") }, 64<<10
+		}
+		c := dial()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t)
 
-	before, stacks := inUse()
-	conns := make([]*rawConn, waiters)
-	for i := range conns {
-		conns[i] = g.dial()
-		conns[i].send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		before, stacks := inUse()
+		conns := make([]*rawConn, waiters)
+		for i := range conns {
+			conns[i] = dial()
+			conns[i].send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		}
+		g.sem.await(1, waiters)
+		with, withStacks := inUse()
+		perWaiter, perStack := (with-before)/waiters, (withStacks-stacks)/waiters
+		t.Logf("TLS %t: %d bytes per waiter, the clients' connections included; %d of them stacks", secure, perWaiter, perStack)
+		if perWaiter > most {
+			t.Errorf("TLS %t: more than %d KiB", secure, most>>10)
+		}
+		if perStack > 6<<10 {
+			t.Errorf("TLS %t: stacks have grown: look for the largest frames on the way to Acquire", secure)
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		g.sem.await(1, 0)
+		close(up.proceed)
 	}
-	g.sem.await(1, waiters)
-	with, withStacks := inUse()
-	perWaiter, perStack := (with-before)/waiters, (withStacks-stacks)/waiters
-	t.Logf("%d bytes per waiter, the clients' connections included; %d of them stacks", perWaiter, perStack)
-	if perWaiter > 40<<10 {
-		t.Errorf("more than 40 KiB")
-	}
-	if perStack > 6<<10 {
-		t.Errorf("stacks have grown: look for the largest frames on the way to Acquire")
-	}
-	for _, c := range conns {
-		_ = c.Close()
-	}
-	g.sem.await(1, 0)
-	close(up.proceed)
 }
 
 // inUse returns the bytes in heap and stacks after a collection, and those in stacks.

@@ -3,8 +3,6 @@ package telemetry
 import (
 	"net/http"
 	"strconv"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // statusClientGone stands for clients that left before there was an answer.
@@ -13,15 +11,15 @@ const statusClientGone = 499
 // codes are a pool's counters by status code. Those of registered codes are there
 // from the start; what an upstream makes up counts as other.
 type codes struct {
-	by    map[int]prometheus.Counter
-	other prometheus.Counter
+	by    map[int]Counter
+	other Counter
 }
 
-func newCodes(vec *prometheus.CounterVec) *codes {
-	c := &codes{by: map[int]prometheus.Counter{}, other: vec.WithLabelValues(other)}
+func newCodes(vec func(code string) Counter) *codes {
+	c := &codes{by: map[int]Counter{}, other: vec(other)}
 	for code := 100; code < 600; code++ {
 		if http.StatusText(code) != "" || code == statusClientGone {
-			c.by[code] = vec.WithLabelValues(strconv.Itoa(code))
+			c.by[code] = vec(strconv.Itoa(code))
 		}
 	}
 	return c

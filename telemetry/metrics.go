@@ -2,30 +2,15 @@ package telemetry
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 )
-
-// errNoRegistry is returned by New without a registry.
-var errNoRegistry = errors.New("telemetry: no registry")
 
 // Config of Metrics. The zero value serves.
 type Config struct {
-	// Gateway is this gateway's name, the label gateway of every metric. Empty: there
-	// is no such label.
-	Gateway string
 	// Version and Revision of the program, for kgate_build_info.
 	Version, Revision string
-	// Embedded leaves out the metrics of Go and of the process: the program has collectors
-	// of its own for those.
-	Embedded bool
 	// Now is the clock of the sliding window. Default: time.Now. Only its
 	// monotonic part counts.
 	Now func() time.Time
@@ -43,6 +28,7 @@ func (c Config) withDefaults() Config {
 // Metrics counts what happens in one gateway. Its methods may be called by any
 // goroutine.
 type Metrics struct {
+	build   Config
 	now     func() time.Time
 	started time.Time
 	source  atomic.Pointer[Source]
@@ -56,48 +42,31 @@ type Metrics struct {
 	logs  map[string][]*Queued
 }
 
-// New registers the metrics in reg and returns what counts them.
-func New(reg prometheus.Registerer, cfg Config) (*Metrics, error) {
+// New returns what counts in metrics of reg; with nil, in none: then only the last minutes are
+// counted, for the status.
+func New(reg Registry, cfg Config) *Metrics {
 	if reg == nil {
-		return nil, errNoRegistry
+		reg = nothing{}
 	}
 	cfg = cfg.withDefaults()
 	m := &Metrics{
+		build:   cfg,
 		now:     cfg.Now,
 		started: cfg.Now(),
-		vecs:    newVectors(),
+		vecs:    newVectors(reg),
 		pools:   map[string]*Pool{},
 		logs:    map[string][]*Queued{},
 	}
-	unseen := newVectors()
+	unseen := newVectors(nothing{})
 	m.other = newPool(m, &unseen, other)
 	m.refused = newCauses(m.vecs.refused)
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name:        "kgate_build_info",
-		Help:        "Always 1; the labels say which program runs.",
-		ConstLabels: prometheus.Labels{"version": cfg.Version, "revision": cfg.Revision, "goversion": runtime.Version()},
-	})
-	build.Set(1)
-	all := append(m.vecs.all, build, stateCollector{m})
-	if !cfg.Embedded {
-		all = append(all, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	}
 	for _, what := range []string{DiskRaft, DiskTickets} {
-		m.vecs.diskWrite.WithLabelValues(what)
+		m.vecs.diskWrite(what)
 	}
 	for _, result := range []string{"taken", "lost"} {
-		m.vecs.traceSpans.WithLabelValues(result)
+		m.vecs.traceSpans(result)
 	}
-	to := reg
-	if cfg.Gateway != "" {
-		to = prometheus.WrapRegistererWith(prometheus.Labels{"gateway": cfg.Gateway}, reg)
-	}
-	for _, c := range all {
-		if err := to.Register(c); err != nil {
-			return nil, fmt.Errorf("telemetry: %w", err)
-		}
-	}
-	return m, nil
+	return m
 }
 
 // SetSource sets where the metrics of state are read from. Until then there are none.
@@ -141,11 +110,11 @@ func (m *Metrics) Pool(name string) *Pool {
 }
 
 // BatchSize counts one write to a peer that carried n messages.
-func (m *Metrics) BatchSize(n int) { m.vecs.batchSize.Observe(float64(n)) }
+func (m *Metrics) BatchSize(n int) { m.vecs.batchSize.Observe(float64(n), "") }
 
 // Hops counts one request for a place in line that n gateways forwarded before
 // it reached the last in line.
-func (m *Metrics) Hops(n uint32) { m.vecs.hops.Observe(float64(n)) }
+func (m *Metrics) Hops(n uint32) { m.vecs.hops.Observe(float64(n), "") }
 
 // LeaseLost counts that this gateway has lost its lease.
 func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
@@ -165,14 +134,14 @@ const (
 
 // DiskWrite notes how long a write of DiskRaft or DiskTickets took, sync included.
 func (m *Metrics) DiskWrite(what string, took time.Duration) {
-	m.vecs.diskWrite.WithLabelValues(what).Observe(took.Seconds())
+	m.vecs.diskWrite(what).Observe(took.Seconds(), "")
 }
 
 // Committed notes how long the leader waited for a change to be agreed on.
-func (m *Metrics) Committed(took time.Duration) { m.vecs.commit.Observe(took.Seconds()) }
+func (m *Metrics) Committed(took time.Duration) { m.vecs.commit.Observe(took.Seconds(), "") }
 
 // RecoveryTook notes how long the start of an epoch has taken.
-func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds()) }
+func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds(), "") }
 
 // AddRefusalCause makes the counter of a cause before Refused counts the first.
 func (m *Metrics) AddRefusalCause(cause string) { m.refused.add(cause) }
@@ -187,8 +156,8 @@ func (m *Metrics) SpansSent(n int, taken bool) {
 	switch {
 	case m == nil:
 	case taken:
-		m.vecs.traceSpans.WithLabelValues("taken").Add(float64(n))
+		m.vecs.traceSpans("taken").Add(float64(n))
 	default:
-		m.vecs.traceSpans.WithLabelValues("lost").Add(float64(n))
+		m.vecs.traceSpans("lost").Add(float64(n))
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -24,22 +22,22 @@ const (
 // Pool counts for one pool.
 type Pool struct {
 	name                           string
-	outcomes                       map[admission.Outcome]prometheus.Counter
-	outcomeOther                   prometheus.Counter
-	waits                          map[admission.Outcome]prometheus.Observer
-	hold                           prometheus.Observer
-	upstream                       prometheus.Observer
-	batonMoves                     prometheus.Counter
-	inversions                     prometheus.Counter
-	auditFailures                  prometheus.Counter
-	retries                        prometheus.Counter
-	connsNew, connsReused          prometheus.Counter
-	received, sent                 prometheus.Counter // bytes
+	outcomes                       map[admission.Outcome]Counter
+	outcomeOther                   Counter
+	waits                          map[admission.Outcome]Observer
+	hold                           Observer
+	upstream                       Observer
+	batonMoves                     Counter
+	inversions                     Counter
+	auditFailures                  Counter
+	retries                        Counter
+	connsNew, connsReused          Counter
+	received, sent                 Counter // bytes
 	codes                          *codes
-	admissions                     prometheus.Counter
-	recoveries                     *prometheus.CounterVec // of this pool, by reason
+	admissions                     Counter
+	recoveries                     func(reason string) Counter
 	slots                          slotTime
-	messagesSent, messagesReceived []prometheus.Counter // by kmutex.Kind; 0 is other
+	messagesSent, messagesReceived []Counter // by kmutex.Kind; 0 is other
 	window                         *window
 	last                           tally
 	newUpstream                    func(url string) *Upstream
@@ -53,40 +51,40 @@ func newPool(m *Metrics, v *vectors, name string) *Pool {
 		name:             name,
 		upstreams:        map[string]*Upstream{},
 		newUpstream:      func(url string) *Upstream { return newUpstream(m, v.upstreamRequests, name, url) },
-		outcomes:         map[admission.Outcome]prometheus.Counter{},
-		outcomeOther:     v.requests.WithLabelValues(name, other),
-		waits:            map[admission.Outcome]prometheus.Observer{},
-		hold:             v.hold.WithLabelValues(name),
-		upstream:         v.upstream.WithLabelValues(name),
-		batonMoves:       v.batonMoves.WithLabelValues(name),
-		inversions:       v.inversions.WithLabelValues(name),
-		auditFailures:    v.auditFailures.WithLabelValues(name),
-		recoveries:       v.recoveries.MustCurryWith(prometheus.Labels{"pool": name}),
-		retries:          v.upstreamRetries.WithLabelValues(name),
-		connsNew:         v.upstreamConns.WithLabelValues(name, "new"),
-		connsReused:      v.upstreamConns.WithLabelValues(name, "reused"),
-		received:         v.requestBytes.WithLabelValues(name),
-		sent:             v.responseBytes.WithLabelValues(name),
-		admissions:       v.admissions.WithLabelValues(name),
-		codes:            newCodes(v.responses.MustCurryWith(prometheus.Labels{"pool": name})),
-		messagesSent:     []prometheus.Counter{v.messages.WithLabelValues(name, other, directionSent)},
-		messagesReceived: []prometheus.Counter{v.messages.WithLabelValues(name, other, directionReceived)},
+		outcomes:         map[admission.Outcome]Counter{},
+		outcomeOther:     v.requests(name, other),
+		waits:            map[admission.Outcome]Observer{},
+		hold:             v.hold(name),
+		upstream:         v.upstream(name),
+		batonMoves:       v.batonMoves(name),
+		inversions:       v.inversions(name),
+		auditFailures:    v.auditFailures(name),
+		recoveries:       func(reason string) Counter { return v.recoveries(name, reason) },
+		retries:          v.upstreamRetries(name),
+		connsNew:         v.upstreamConns(name, "new"),
+		connsReused:      v.upstreamConns(name, "reused"),
+		received:         v.requestBytes(name),
+		sent:             v.responseBytes(name),
+		admissions:       v.admissions(name),
+		codes:            newCodes(func(code string) Counter { return v.responses(name, code) }),
+		messagesSent:     []Counter{v.messages(name, other, directionSent)},
+		messagesReceived: []Counter{v.messages(name, other, directionReceived)},
 		window:           newWindow(m.now, m.started),
 	}
 	p.slots.began = m.now()
 	p.slots.since = p.slots.began
 	for _, o := range admission.WaitOutcomes() {
-		p.waits[o] = v.wait.WithLabelValues(name, string(o))
+		p.waits[o] = v.wait(name, string(o))
 	}
 	for _, reason := range recoveryReasons {
-		p.recoveries.WithLabelValues(reason)
+		p.recoveries(reason)
 	}
 	for _, o := range admission.Outcomes() {
-		p.outcomes[o] = v.requests.WithLabelValues(name, string(o))
+		p.outcomes[o] = v.requests(name, string(o))
 	}
 	for k := kmutex.Kind(1); k.Valid(); k++ {
-		p.messagesSent = append(p.messagesSent, v.messages.WithLabelValues(name, k.String(), directionSent))
-		p.messagesReceived = append(p.messagesReceived, v.messages.WithLabelValues(name, k.String(), directionReceived))
+		p.messagesSent = append(p.messagesSent, v.messages(name, k.String(), directionSent))
+		p.messagesReceived = append(p.messagesReceived, v.messages(name, k.String(), directionReceived))
 	}
 	return p
 }
@@ -105,14 +103,10 @@ func (p *Pool) Outcome(o admission.Outcome) {
 // bring "". Outcomes without a wait are not counted.
 func (p *Pool) Wait(o admission.Outcome, d time.Duration, traceID string) {
 	h, ok := p.waits[o]
-	switch {
-	case !ok:
+	if !ok {
 		return
-	case traceID == "":
-		h.Observe(d.Seconds())
-	default:
-		h.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": traceID})
 	}
+	h.Observe(d.Seconds(), traceID)
 	if o == admission.OutcomeAdmitted {
 		p.window.observe(d)
 	}
@@ -147,8 +141,8 @@ func (p *Pool) Connected(fresh, reused int) {
 }
 
 // Slots notes how many slots are in use from now on. One more is an admission.
-func (p *Pool) Slots(inUse int) {
-	if p.slots.set(p.window.now(), inUse) {
+func (p *Pool) Slots(now time.Time, inUse int) {
+	if p.slots.set(now, inUse) {
 		p.admissions.Inc()
 	}
 }
@@ -166,11 +160,11 @@ func (p *Pool) Past(last time.Time, step time.Duration, n int) []Window {
 }
 
 // Hold counts one slot that was given back, d after it was got.
-func (p *Pool) Hold(d time.Duration) { p.hold.Observe(d.Seconds()) }
+func (p *Pool) Hold(d time.Duration) { p.hold.Observe(d.Seconds(), "") }
 
 // Upstream counts one answer of an upstream, whose header came d after the
 // request went out.
-func (p *Pool) Upstream(d time.Duration) { p.upstream.Observe(d.Seconds()) }
+func (p *Pool) Upstream(d time.Duration) { p.upstream.Observe(d.Seconds(), "") }
 
 // AddUpstream returns the handle that counts for an upstream of the pool, and makes it if there
 // is none. The URL must come from the configuration.
@@ -209,7 +203,7 @@ func (p *Pool) BatonMoved() { p.batonMoves.Inc() }
 
 // Recovered counts an epoch that has begun here. reason is one of a short list of
 // words.
-func (p *Pool) Recovered(reason string) { p.recoveries.WithLabelValues(reason).Inc() }
+func (p *Pool) Recovered(reason string) { p.recoveries(reason).Inc() }
 
 // AuditFailed counts an audit that found tokens lost or doubled.
 func (p *Pool) AuditFailed() { p.auditFailures.Inc() }

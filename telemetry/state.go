@@ -2,10 +2,9 @@ package telemetry
 
 import (
 	"maps"
+	"runtime"
 	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Source returns the state of the gateway. It is called once per scrape, possibly by
@@ -42,6 +41,8 @@ type State struct {
 	Lease time.Duration
 	// Leader: this gateway leads the agreement on views. Voter: it has a vote in it.
 	Leader, Voter bool
+	// Differs: this gateway's state is not what the others have agreed on.
+	Differs bool
 	// Voters counts the gateways that vote, LossesTolerated how many of them may be
 	// lost now before nothing can be agreed on; negative: too many are lost already.
 	Voters, LossesTolerated int
@@ -108,11 +109,17 @@ type PoolState struct {
 type UpstreamState struct {
 	Healthy  bool
 	InFlight int
+	// K of its own, nil: it has none; and how many slots in use at this gateway are for it.
+	K          *int
+	SlotsInUse int
 	// Quiet is how long it has given no answer while requests wait for one.
 	Quiet time.Duration
+	// Answered is when it began its last answer; zero: it has given none.
+	Answered time.Time
 }
 
 var (
+	buildDesc      = desc("kgate_build_info", "Always 1; the labels say which program runs.", "version", "revision", "goversion")
 	capacityDesc   = desc("kgate_pool_capacity", "Requests that may be in flight over all gateways together (k).", "pool")
 	inFlightDesc   = desc("kgate_in_flight", "Requests of this gateway that hold a slot.", "pool")
 	waitingDesc    = desc("kgate_waiting", "Requests of this gateway that wait for a slot.", "pool")
@@ -138,6 +145,7 @@ var (
 	shareDesc      = desc("kgate_rate_share_bytes_total", "Bytes that this gateway's share of the rate has come to. Its rate is the mean share.", "pool", "direction")
 	movedDesc      = desc("kgate_rate_moved_bytes_total", "Bytes that this gateway has moved of what the rate allows.", "pool", "direction")
 	tokensDesc     = desc("kgate_tokens", "Tokens at this gateway, by state.", "pool", "state")
+	differsDesc    = desc("kgate_state_differs", "1 if what this gateway has agreed on is not what the others have: it admits nothing, and needs people. Else 0.")
 	viewDesc       = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
 	leaseDesc      = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")
 	membersDesc    = desc("kgate_members", "Gateways in the cluster, by status, as this gateway sees it.", "status")
@@ -145,7 +153,10 @@ var (
 	configuredDesc = desc("kgate_pool_configured_capacity", "k in this gateway's own configuration. What the gateways have agreed on counts: kgate_pool_capacity.", "pool")
 	holdDesc       = desc("kgate_oldest_hold_seconds", "How long the slot has been held that has been held longest at this gateway; 0: none is.", "pool")
 	atUpstreamDesc = desc("kgate_upstream_in_flight", "Requests of this gateway that are in flight at the upstream.", "pool", "upstream")
+	ownKDesc       = desc("kgate_upstream_capacity", "Requests that the upstream may get at once from all gateways together, where it has a k of its own.", "pool", "upstream")
+	slotsAtDesc    = desc("kgate_upstream_slots_in_use", "Slots in use at this gateway that are for the upstream, those of tickets included, where it has a k of its own.", "pool", "upstream")
 	quietDesc      = desc("kgate_upstream_quiet_seconds", "How long the upstream has begun no answer while requests of this gateway wait for one; 0: none waits.", "pool", "upstream")
+	answeredDesc   = desc("kgate_upstream_answered_timestamp_seconds", "When the upstream began its last answer to a request of this gateway. Not there before the first.", "pool", "upstream")
 	healthyDesc    = desc("kgate_upstream_healthy", "1 if this gateway considers the upstream healthy, else 0.", "pool", "upstream")
 	windowMax      = desc("kgate_window_longest_wait_seconds", "Longest wait of the requests admitted in the last 60 seconds.", "pool")
 	windowSum      = desc("kgate_window_wait_seconds", "Sum of the waits of the requests admitted in the last 60 seconds.", "pool")
@@ -153,47 +164,50 @@ var (
 	droppedDesc    = desc("kgate_log_lines_dropped_total", "Log lines that were dropped because nobody read the log.", "log")
 )
 
-// mirroredDescs are those of all metrics that mirror state.
-var mirroredDescs []*prometheus.Desc
+// Desc describes a metric that mirrors state.
+type Desc struct {
+	Name, Help string
+	Labels     []string
+}
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	d := prometheus.NewDesc(name, help, labels, nil)
-	mirroredDescs = append(mirroredDescs, d)
+// Mirrored are the metrics of [Metrics.Mirror].
+var Mirrored []*Desc
+
+func desc(name, help string, labels ...string) *Desc {
+	d := &Desc{name, help, labels}
+	Mirrored = append(Mirrored, d)
 	return d
 }
 
-// stateCollector reads what mirrors state, at each scrape.
-type stateCollector struct{ m *Metrics }
+// Send takes the value of a metric that mirrors state: of a counter with the time since when it
+// counts; others are gauges.
+type Send func(d *Desc, value float64, since time.Time, labels ...string)
 
-var _ prometheus.Collector = stateCollector{}
-
-func (stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range mirroredDescs {
-		ch <- d
-	}
+func (send Send) gauge(d *Desc, value float64, labels ...string) {
+	send(d, value, time.Time{}, labels...)
 }
 
-func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	for name, p := range c.m.all() {
+// Mirror reads what mirrors state, at each scrape.
+func (m *Metrics) Mirror(send Send) {
+	gauge := send.gauge
+	gauge(buildDesc, 1, m.build.Version, m.build.Revision, runtime.Version())
+	for name, p := range m.all() {
 		t := p.window.totals()
 		gauge(windowMax, t.Max.Seconds(), name)
 		gauge(windowSum, t.Sum.Seconds(), name)
 		gauge(windowCount, float64(t.Count), name)
-		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(slotTimeDesc, prometheus.CounterValue,
-			p.slots.total(c.m.now()).Seconds(), p.slots.began, name)
+		send(slotTimeDesc, p.slots.total(m.now()).Seconds(), p.slots.began, name)
 	}
-	for log, lines := range c.m.logDrops() {
-		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(droppedDesc, prometheus.CounterValue, float64(lines), c.m.started, log)
+	for log, lines := range m.logDrops() {
+		send(droppedDesc, float64(lines), m.started, log)
 	}
-	source := c.m.source.Load()
+	source := m.source.Load()
 	if source == nil {
 		return
 	}
 	state := (*source).State()
 	gauge(viewDesc, float64(state.View))
+	gauge(differsDesc, oneIf(state.Differs))
 	gauge(leaseDesc, state.Lease.Seconds())
 	gauge(leaderDesc, oneIf(state.Leader))
 	gauge(voterDesc, oneIf(state.Voter))
@@ -224,15 +238,13 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(lagDesc, float64(state.ReplicaLag[name]), name)
 	}
 	for i := range state.Pools {
-		c.collectPool(ch, &state.Pools[i])
+		m.mirrorPool(send, &state.Pools[i])
 	}
 }
 
-// collectPool sends the metrics of one pool's state.
-func (c stateCollector) collectPool(ch chan<- prometheus.Metric, p *PoolState) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{p.Name}, labels...)...)
-	}
+// mirrorPool sends the metrics of one pool's state.
+func (m *Metrics) mirrorPool(send Send, p *PoolState) {
+	gauge := func(d *Desc, v float64, labels ...string) { send.gauge(d, v, append([]string{p.Name}, labels...)...) }
 	gauge(capacityDesc, float64(p.Capacity))
 	gauge(configuredDesc, float64(p.Configured))
 	gauge(inFlightDesc, float64(p.InFlight))
@@ -246,9 +258,7 @@ func (c stateCollector) collectPool(ch chan<- prometheus.Metric, p *PoolState) {
 	gauge(tokensDesc, float64(p.TokensRunning), "running")
 	gauge(tokensDesc, float64(p.TokensFree), "free")
 	gauge(tokensDesc, float64(p.TokensWithheld), "withheld")
-	counter := func(d *prometheus.Desc, v float64, direction string) {
-		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, c.m.started, p.Name, direction)
-	}
+	counter := func(d *Desc, v float64, direction string) { send(d, v, m.started, p.Name, direction) }
 	for _, direction := range slices.Sorted(maps.Keys(p.Rates)) {
 		if r := p.Rates[direction]; r.Limit > 0 {
 			gauge(rateDesc, float64(r.Limit), direction)
@@ -261,6 +271,13 @@ func (c stateCollector) collectPool(ch chan<- prometheus.Metric, p *PoolState) {
 		gauge(healthyDesc, oneIf(u.Healthy), name)
 		gauge(atUpstreamDesc, float64(u.InFlight), name)
 		gauge(quietDesc, u.Quiet.Seconds(), name)
+		if !u.Answered.IsZero() {
+			gauge(answeredDesc, unixSeconds(u.Answered), name)
+		}
+		if u.K != nil {
+			gauge(ownKDesc, float64(*u.K), name)
+			gauge(slotsAtDesc, float64(u.SlotsInUse), name)
+		}
 	}
 }
 

@@ -3,8 +3,6 @@ package telemetry
 import (
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Result is what came of a request that was sent to an upstream.
@@ -38,15 +36,15 @@ func (r Result) Failed() bool { return r == ResultDial || r == ResultTimeout || 
 
 // Upstream counts for one upstream of a pool. It is safe for concurrent use.
 type Upstream struct {
-	total   map[Result]prometheus.Counter
+	total   map[Result]Counter
 	headers *window // how long the header of an answer took
 	last    tally
 }
 
-func newUpstream(m *Metrics, requests *prometheus.CounterVec, pool, url string) *Upstream {
-	u := &Upstream{total: make(map[Result]prometheus.Counter), headers: newWindow(m.now, m.started)}
+func newUpstream(m *Metrics, requests counters, pool, url string) *Upstream {
+	u := &Upstream{total: make(map[Result]Counter), headers: newWindow(m.now, m.started)}
 	for _, r := range results {
-		u.total[r] = requests.WithLabelValues(pool, url, string(r))
+		u.total[r] = requests(pool, url, string(r))
 	}
 	return u
 }
@@ -87,8 +85,9 @@ func (u *Upstream) Headers() (now, usual Window) {
 
 // Recent counts requests that ended in the last 60 seconds.
 type Recent struct {
-	// Ended with an answer of the upstream, or because it gave none; Refused without one.
-	Ended, Refused uint64
+	// Ended with an answer of the upstream, or because it gave none; Refused without one, Full
+	// of these because the queue was.
+	Ended, Refused, Full uint64
 	// Errors were answered with 5xx by the upstream. Failed got no answer from it, but
 	// 502 or 504 from this gateway.
 	Errors, Failed uint64
@@ -97,6 +96,7 @@ type Recent struct {
 func (r *Recent) add(o Recent) {
 	r.Ended += o.Ended
 	r.Refused += o.Refused
+	r.Full += o.Full
 	r.Errors += o.Errors
 	r.Failed += o.Failed
 }

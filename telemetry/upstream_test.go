@@ -8,7 +8,7 @@ import (
 // TestUpstream: what is recent is of the last minute, and what is usual is of the time before.
 func TestUpstream(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	m, _ := newMetrics(t, func() time.Time { return now })
+	m := New(nil, Config{Now: func() time.Time { return now }})
 	u := m.AddPool("a").AddUpstream("http://10.0.1.1:80")
 	for range 300 {
 		u.Ended(Result2xx, 50*time.Millisecond)

@@ -1,11 +1,32 @@
 package telemetry
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 )
+
+// clock is a clock that only the test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Now()} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
 
 func TestWindowSlides(t *testing.T) {
 	c := newClock()

@@ -3,7 +3,7 @@
 # tool is missing skips and names the package; with CI=true that is a failure.
 set -euo pipefail
 
-packages=(chromium curl haproxy iproute2 nftables nghttp2-client nginx-light prometheus python3 redis-server rsync systemd)
+packages=(chromium curl haproxy iproute2 nftables nghttp2-client nginx-light prometheus python3 redis-server rsync systemd varnish)
 command -v npm >/dev/null || packages+=(npm) # nodejs of other sources brings it along
 
 missing=()
@@ -17,7 +17,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	$sudo apt-get update -q
 	$sudo apt-get install -q -y --no-install-recommends "${missing[@]}"
 	# The packages start services of their own; the tests bring theirs.
-	for p in "${missing[@]/nginx-light/nginx}"; do
+	for p in "${missing[@]/nginx-light/nginx}" varnishncsa; do
 		$sudo systemctl disable --now "$p" 2>/dev/null || $sudo service "$p" stop 2>/dev/null || true
 	done
 fi

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
 )
 
@@ -36,8 +35,6 @@ type Member struct {
 	// Expect is the number of gateways it expects to start a cluster with.
 	Expect int
 	Status Status
-	// Addr is where it gossips.
-	Addr string
 }
 
 // Agent takes part in the gossip. Its methods may be called by any number of
@@ -46,7 +43,6 @@ type Agent struct {
 	config  Config
 	began   time.Time
 	serf    *serf.Serf
-	keyring *memberlist.Keyring // nil: gossip goes in the clear
 	advise  *adviser
 	changed chan struct{}
 	news    chan struct{}
@@ -60,20 +56,14 @@ type Agent struct {
 
 	mu      sync.Mutex
 	members map[string]Member
-	heard   map[string]time.Time // names that gossip has told of, and when
-	forgot  time.Time            // when names were forgotten to make room
-	self    endpoint
+	self    string // where it is; empty while it starts
 	problem error
 }
 
-// endpoint is the address that a member gossips on.
-type endpoint struct{ ip, port string }
-
-func endpointOf(ip net.IP, port uint16) endpoint {
-	return endpoint{ip.String(), strconv.Itoa(int(port))}
+// endpointOf returns an address as the peer port says it.
+func endpointOf(ip net.IP, port uint16) string {
+	return net.JoinHostPort(ip.String(), strconv.Itoa(int(port)))
 }
-
-func (e endpoint) String() string { return net.JoinHostPort(e.ip, e.port) }
 
 func (a *Agent) note(e serf.MemberEvent) {
 	a.mu.Lock()
@@ -87,7 +77,6 @@ func (a *Agent) note(e serf.MemberEvent) {
 			status = StatusLeft
 		case serf.EventMemberReap:
 			delete(a.members, m.Name)
-			delete(a.heard, m.Name)
 			continue
 		case serf.EventMemberJoin, serf.EventMemberUpdate:
 		default:
@@ -99,17 +88,16 @@ func (a *Agent) note(e serf.MemberEvent) {
 		}
 		member := Member{
 			Name:     m.Name,
-			PeerAddr: m.Tags[tagPeer],
+			PeerAddr: endpointOf(m.Addr, m.Port),
 			Boot:     m.Tags[tagBoot],
 			Expect:   expect,
 			Status:   status,
-			Addr:     endpointOf(m.Addr, m.Port).String(),
 		}
 		old := a.members[m.Name]
 		a.members[m.Name] = member
 		if m.Name != a.config.Name && (old.Status != status || old.Boot != member.Boot) {
 			a.config.Logger.Info("gateway observed", slog.String("name", m.Name), slog.String("status", string(status)),
-				slog.String("gossip_address", member.Addr), slog.String("peer_address", member.PeerAddr), slog.String("boot", member.Boot))
+				slog.String("peer_address", member.PeerAddr), slog.String("boot", member.Boot))
 		}
 	}
 	a.tell()
@@ -135,13 +123,6 @@ func (a *Agent) Members() []Member {
 // has seen yet count as one. It is for one reader.
 func (a *Agent) Changed() <-chan struct{} { return a.changed }
 
-// Addr returns the address that others reach this agent at.
-func (a *Agent) Addr() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.self.String()
-}
-
 // Problem returns why this gateway has found nobody of its join list, or nil.
 // Joining goes on in the background.
 func (a *Agent) Problem() error {
@@ -160,7 +141,7 @@ func (a *Agent) SetBoot(boot string) error {
 	}
 	a.tell()
 	if err := a.serf.SetTags(config.tags()); err != nil {
-		return fmt.Errorf("serfring: set boot: %w", err)
+		return fmt.Errorf("set boot: %w", err)
 	}
 	return nil
 }

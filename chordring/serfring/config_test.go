@@ -2,13 +2,14 @@ package serfring
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 )
 
 func TestValidate(t *testing.T) {
-	if err := base("a", "1").Validate(); err != nil {
+	good := base("a", "1")
+	good.listen(t)
+	if err := good.Validate(); err != nil {
 		t.Errorf("a good one: %v", err)
 	}
 	for name, tt := range map[string]struct {
@@ -18,15 +19,12 @@ func TestValidate(t *testing.T) {
 		"no name":    {func(c *Config) { c.Name = "" }, "name is empty"},
 		"long name":  {func(c *Config) { c.Name = strings.Repeat("x", 129) }, "at most 128"},
 		"no boot":    {func(c *Config) { c.Boot = "" }, "boot id is empty"},
-		"short key":  {func(c *Config) { c.Keys = [][]byte{make([]byte, 16)} }, "must have 32 (`kgate keygen` makes one)"},
-		"no port":    {func(c *Config) { c.Bind = "10.0.0.1" }, "write host:port, for example :7946"},
-		"word port":  {func(c *Config) { c.Bind = ":gossip" }, `"gossip" is not a port number`},
-		"big port":   {func(c *Config) { c.Bind = ":99999" }, `"99999" is not a port number`},
+		"no links":   {func(c *Config) { c.Links = nil }, "Links and Carrier are needed"},
 		"bad join":   {func(c *Config) { c.Join = []string{"10.0.0.2"} }, `"10.0.0.2" is not host:port`},
 		"long tags":  {func(c *Config) { c.Version = strings.Repeat("x", 500) }, "too long together"},
-		"everything": {func(c *Config) { *c = Config{Keys: [][]byte{{1}}} }, "boot id is empty"},
+		"everything": {func(c *Config) { *c = Config{} }, "boot id is empty"},
 	} {
-		c := base("a", "1")
+		c := good.Config
 		tt.change(&c)
 		err := c.Validate()
 		if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), tt.want) {
@@ -41,6 +39,7 @@ func TestValidate(t *testing.T) {
 // What Validate lets through, serf does not refuse for its size.
 func TestTagsAtTheLimit(t *testing.T) {
 	c := base("a", "1")
+	c.listen(t)
 	for n := 300; ; n++ {
 		c.Version = strings.Repeat("x", n)
 		if c.Validate() != nil {
@@ -54,62 +53,35 @@ func TestTagsAtTheLimit(t *testing.T) {
 	start(t, c)
 }
 
-func TestAdvertise(t *testing.T) {
-	for text, want := range map[string]struct {
-		ip   string
-		port int
-	}{
-		"":               {"", 0},
-		"10.0.0.1":       {"10.0.0.1", 0},
-		"10.0.0.1:7000":  {"10.0.0.1", 7000},
-		"[fd00::1]:7000": {"fd00::1", 7000},
-	} {
-		c := Config{Advertise: text}
-		ip, port, err := c.advertised(t.Context())
-		if err != nil || ip != want.ip || port != want.port {
-			t.Errorf("%q: %q, %d, %v", text, ip, port, err)
-		}
-	}
-	c := base("a", "1")
-	c.Advertise = "name.invalid:7946"
-	if _, err := Start(c); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "name.invalid") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestParseLine(t *testing.T) {
-	for line, want := range map[string]struct {
-		level           slog.Level
-		component, text string
-	}{
-		"[INFO] serf: EventMemberJoin: a 127.0.0.1\n": {slog.LevelDebug, "serf", "EventMemberJoin: a 127.0.0.1"},
-		"[WARN] memberlist: was able to connect\n":    {slog.LevelWarn, "memberlist", "was able to connect"},
-		"[ERR] memberlist: Failed to send: timeout":   {slog.LevelWarn, "memberlist", "Failed to send: timeout"},
-		"[WARN] serf: Shutdown without a Leave\n":     {slog.LevelDebug, "serf", "Shutdown without a Leave"},
-		"[DEBUG] x":        {slog.LevelDebug, "", "x"},
-		"no level: at all": {slog.LevelInfo, "", "no level: at all"},
-		"":                 {slog.LevelInfo, "", ""},
-		"[":                {slog.LevelInfo, "", "["},
-		"[]":               {slog.LevelDebug, "", ""},
+	for line, want := range map[string][2]string{
+		"[INFO] serf: EventMemberJoin: a 127.0.0.1\n": {"serf", "EventMemberJoin: a 127.0.0.1"},
+		"[WARN] memberlist: was able to connect\n":    {"memberlist", "was able to connect"},
+		"[DEBUG] x":        {"", "x"},
+		"no level: at all": {"", "no level: at all"},
+		"":                 {"", ""},
+		"[":                {"", "["},
+		"[]":               {"", ""},
 	} {
-		level, component, text := parseLine(line)
-		if level != want.level || component != want.component || text != want.text {
-			t.Errorf("%q: %v, %q, %q", line, level, component, text)
+		if component, text := parseLine(line); component != want[0] || text != want[1] {
+			t.Errorf("%q: %q, %q", line, component, text)
 		}
 	}
 }
 
-// However many causes a peer invents, the memory for them is bounded, and
-// each is said once a minute.
-func TestOncePerCause(t *testing.T) {
+// A name in use is said once a minute, however often peers say it; the rest of what gossip
+// says is for debugging.
+func TestNameInUseOnce(t *testing.T) {
 	var log lines
 	w := newAdviser(log.logger())
 	for i := range 3 {
-		if _, err := w.Write([]byte("[ERR] memberlist: Failed to send to 10.0.0." + string(rune('1'+i)) + ":7946\n")); err != nil {
-			t.Fatal(err)
+		for _, text := range []string{"Conflicting address for gw-", "Failed to send to gw-"} {
+			if _, err := w.Write([]byte("[ERR] memberlist: " + text + string(rune('1'+i)) + "\n")); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if n := log.count("Failed to send"); n != 1 {
-		t.Errorf("said %d times", n)
+	if named, all := log.count("its name is in use"), log.count("level="); named != 1 || all != 1 {
+		t.Errorf("%d lines of a name, %d in all", named, all)
 	}
 }

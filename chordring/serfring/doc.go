@@ -9,6 +9,13 @@
 // event about itself after it wakes, and an isolated one sees all the others
 // fail: fencing is nobody's business here.
 //
+// # On the connection of processes
+//
+// Gossip has no port and no key of its own: a [Carrier] puts memberlist's packets and streams on the
+// connections of package transport, where each end has proved its name. So a gateway that is known
+// by gossip alone is heard only once it has done that, and its address in gossip, that of its peer
+// port, counts only while it has not said another one itself.
+//
 // # Joining
 //
 // A gateway asks every address of its join list until each has answered or

@@ -39,7 +39,7 @@ func TestChain(t *testing.T) {
 			for i := range n {
 				want = append(want, fmt.Sprintf("gw-%d/1/alive", i))
 			}
-			var agents []*Agent
+			var agents []gateway
 			for _, i := range order {
 				var join []string
 				if i+1 < n {
@@ -60,7 +60,7 @@ func TestChain(t *testing.T) {
 // answers at last, and also when it has answered before for somebody else.
 func TestIslandsMeet(t *testing.T) {
 	addrs := freeAddrs(t, 4)
-	at := func(name string, i int, join ...string) *Agent {
+	at := func(name string, i int, join ...string) gateway {
 		c := base(name, "1", join...)
 		c.Bind = addrs[i]
 		return start(t, c)
@@ -70,7 +70,7 @@ func TestIslandsMeet(t *testing.T) {
 	sees(t, a, "a/1/alive", "b/1/alive")
 	c := at("c", 2, addrs[3])
 	d := at("d", 3)
-	for _, agent := range []*Agent{a, b, c, d} {
+	for _, agent := range []gateway{a, b, c, d} {
 		sees(t, agent, "a/1/alive", "b/1/alive", "c/1/alive", "d/1/alive")
 	}
 }

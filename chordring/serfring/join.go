@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/kgate/kgate/internal/transport"
 )
 
 // settleRounds is how often a gateway that has joined exchanges its state with
@@ -106,7 +108,7 @@ func (a *Agent) pending(answered map[string]bool) []string {
 	known := make(map[string]bool)
 	for _, m := range a.Members() {
 		if m.Status == StatusAlive {
-			known[m.Addr] = true // this gateway's own among them
+			known[m.PeerAddr] = true // this gateway's own among them
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(a.config.Join), func(addr string) bool { return answered[addr] || known[addr] })
@@ -125,13 +127,13 @@ func (a *Agent) join(addrs []string, answered map[string]bool) {
 			a.complain(err)
 		}
 	default:
+		a.complain(err) // before anybody can ask for the problem and look in the log
 		a.setProblem(err)
-		a.complain(err)
 	}
 }
 
-// patience is how long nobody may answer before that is logged: gateways that start
-// together meet in a moment.
+// patience is how long nobody may answer, or one that has just ended may break off, before that is
+// logged: gateways that start together meet in a moment.
 const patience = 3 * time.Second
 
 // complain says once a minute what keeps this gateway from joining.
@@ -140,20 +142,19 @@ func (a *Agent) complain(err error) {
 	text := strings.NewReplacer(errNobody.Error()+": ", "", "\n", "; ").Replace(err.Error())
 	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.String("error", text)
 	switch {
-	case errors.Is(err, ErrName):
+	case errors.Is(err, errName):
 		if a.advise.once.First("join: name") {
-			log.Warn("not joined: another gateway has this name", name, list, cause, slog.String("hint",
-				"give every gateway a name of its own; if the other one is this gateway's last run, this goes away in a few seconds"))
-		}
-	case errors.Is(err, ErrKey):
-		if a.advise.once.First("join: key") {
-			log.Warn("not joined: gossip key differs, or the other gateway has just ended", name, list, cause,
-				slog.String("hint", "give every gateway the same cluster.key_file, or the same gossip key"))
+			log.Warn("not joined: another gateway has this name", name, list, cause, slog.String("hint", nameHint))
 		}
 	case time.Since(a.began) < patience:
+	case errors.Is(err, errKey):
+		if a.advise.once.First("join: key") {
+			log.Warn("not joined: key differs, or the other gateway has just ended", name, list, cause,
+				slog.String("hint", "give every gateway the same cluster.key_file, or certificates of one authority"))
+		}
 	case a.advise.once.First("join: nobody"):
 		log.Warn("no gateway of the join list answers", name, list, cause, slog.String("hint",
-			"still trying; check the join list, the gossip port and the firewall between the gateways (UDP and TCP)"))
+			"still trying; check the join list, which has peer ports, and the firewall between the gateways"))
 	default: // said within the last minute
 	}
 }
@@ -165,7 +166,7 @@ func (a *Agent) ask(addrs []string, answered map[string]bool) error {
 	errs := make([]error, len(addrs))
 	var wg sync.WaitGroup
 	for i, addr := range addrs {
-		if addr == a.Addr() {
+		if addr == a.config.Links.Addr().String() {
 			continue
 		}
 		wg.Go(func() {
@@ -189,7 +190,7 @@ func (a *Agent) others() []string {
 	var addrs []string
 	for _, m := range a.Members() {
 		if m.Name != a.config.Name && m.Status == StatusAlive && len(addrs) < enough {
-			addrs = append(addrs, m.Addr)
+			addrs = append(addrs, m.Name+"/"+m.PeerAddr) // as memberlist writes it
 		}
 	}
 	return addrs
@@ -216,10 +217,10 @@ func (a *Agent) setProblem(err error) {
 func classify(err error) error {
 	text := oneLine(err.Error())
 	switch {
-	case strings.Contains(text, duplicateName):
-		return fmt.Errorf("%w: %s", ErrName, text)
+	case strings.Contains(text, duplicateName), strings.Contains(text, transport.TwinText):
+		return fmt.Errorf("%w: %s", errName, text)
 	case speaksOfKeys(text):
-		return fmt.Errorf("%w: %s", ErrKey, text)
+		return fmt.Errorf("%w: %s", errKey, text)
 	default:
 		return fmt.Errorf("%w: %s", errNobody, text)
 	}
@@ -246,7 +247,7 @@ var _ memberlist.MergeDelegate = (*mergeGuard)(nil)
 func (g *mergeGuard) NotifyMerge(peers []*memberlist.Node) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.self == (endpoint{}) {
+	if g.self == "" {
 		return nil // still starting
 	}
 	for _, p := range peers {
@@ -256,14 +257,14 @@ func (g *mergeGuard) NotifyMerge(peers []*memberlist.Node) error {
 			continue
 		}
 		theirs := endpointOf(p.Addr, p.Port)
-		known, ours := g.members[p.Name], g.self.String()
+		known, ours := g.members[p.Name], g.self
 		if p.Name != g.config.Name {
 			if known.Status != StatusAlive {
 				continue
 			}
-			ours = known.Addr
+			ours = known.PeerAddr
 		}
-		if theirs.String() != ours {
+		if theirs != ours {
 			return fmt.Errorf("%s: %q at %s and at %s", duplicateName, p.Name, ours, theirs)
 		}
 	}

@@ -49,7 +49,7 @@ func (a *Agent) pingSome() {
 	members := slices.DeleteFunc(a.Members(), func(m Member) bool { return m.Name == a.config.Name || m.Status != StatusAlive })
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	for _, m := range members[:min(len(members), newsTo)] {
-		at, err := netip.ParseAddrPort(m.Addr)
+		at, err := netip.ParseAddrPort(m.PeerAddr)
 		if err != nil {
 			continue // gossip's addresses are no names
 		}

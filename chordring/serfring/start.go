@@ -1,10 +1,11 @@
 package serfring
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
+	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,13 +29,9 @@ func Start(config Config) (*Agent, error) {
 		stop:    make(chan struct{}),
 		drained: make(chan struct{}),
 		members: make(map[string]Member),
-		heard:   make(map[string]time.Time),
 	}
 	events := make(chan serf.Event, 256)
-	conf, err := a.serfConfig(events)
-	if err != nil {
-		return nil, err
-	}
+	conf := a.serfConfig(events)
 	// Serf sends events while it holds its member lock: one goroutine does
 	// nothing but take them, and never calls serf.
 	ended := make(chan struct{})
@@ -42,16 +39,16 @@ func Start(config Config) (*Agent, error) {
 		defer close(a.drained)
 		a.drain(events, ended)
 	}()
+	var err error
 	a.serf, err = serf.Create(conf)
 	if err != nil {
 		_ = conf.MemberlistConfig.Transport.Shutdown() // the error says more
 		close(ended)
 		<-a.drained
-		return nil, fmt.Errorf("%w on %s: %w", errBind, config.Bind, err)
+		return nil, fmt.Errorf("%w: %w", errStart, err)
 	}
-	local := a.serf.LocalMember()
 	a.mu.Lock()
-	a.self = endpointOf(local.Addr, local.Port)
+	a.self = config.Links.Addr().String()
 	a.mu.Unlock()
 	a.wg.Go(a.joinLoop)
 	a.pings.Go(func() { a.spread(a.serf.ShutdownCh()) })
@@ -63,54 +60,25 @@ func Start(config Config) (*Agent, error) {
 	return a, nil
 }
 
-func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
-	host, port, err := splitHostPort(a.config.Bind)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errConfig, err)
-	}
-	if host == "" {
-		host = "0.0.0.0"
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	ip, advertisePort, err := a.config.advertised(ctx)
-	if err != nil {
-		return nil, err
-	}
-
+func (a *Agent) serfConfig(events chan<- serf.Event) *serf.Config {
 	m := memberlist.DefaultLANConfig()
 	m.LogOutput = nil
 	m.Logger = log.New(a.advise, "", 0)
-	gate, err := newGuard(host, port, len(a.config.Keys) > 0, a.config.Logger, m.Logger)
-	if err != nil {
-		return nil, err
-	}
-	m.Transport = gate
-	m.BindAddr, m.BindPort = host, gate.GetAutoBindPort()
-	m.AdvertiseAddr, m.AdvertisePort = ip, advertisePort
-	if m.AdvertisePort == 0 {
-		m.AdvertisePort = m.BindPort
-	}
-	// In the clear the guard takes in nothing compressed.
-	m.EnableCompression = len(a.config.Keys) > 0
-	if len(a.config.Keys) > 0 {
-		if a.keyring, err = memberlist.NewKeyring(a.config.Keys, a.config.Keys[0]); err != nil {
-			return nil, errors.Join(fmt.Errorf("%w: gossip key: %w", errConfig, err), gate.Shutdown())
-		}
-		m.Keyring = a.keyring
-	}
+	at := netip.MustParseAddrPort(a.config.Links.Addr().String()) // Validate has seen it
+	c := a.config.Carrier
+	c.links, c.self, c.ip, c.port = a.config.Links, a.config.Name, at.Addr().AsSlice(), int(at.Port())
+	m.Transport = &starting{Carrier: c, ready: sync.OnceFunc(func() { m.Delegate = filter{m.Delegate} })} // serf has set its own
+	m.EnableCompression = false
 	m.ProbeInterval, m.ProbeTimeout = a.config.ProbeInterval, a.config.ProbeTimeout
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 3, 2
 	m.GossipInterval = calmInterval
 	m.PushPullInterval = 5 * time.Second
-	// Close waits for an attempt to join that is under way.
 	m.TCPTimeout = 2 * time.Second
 	// Without this a lost gateway that returns from another address is ignored;
 	// with more than this, one that returns right after it was given up is.
 	m.DeadNodeReclaimTime = time.Millisecond
 	m.Merge = (*mergeGuard)(a)
 	m.Alive = (*newcomers)(a)
-	gate.starting = sync.OnceFunc(func() { m.Delegate = filter{m.Delegate, a} }) // serf has set its own
 
 	s := serf.DefaultConfig()
 	s.NodeName = a.config.Name
@@ -125,7 +93,20 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	s.BroadcastTimeout = time.Second
 	s.EnableNameConflictResolution = false
 	s.DisableCoordinates = true
-	return s, nil
+	return s
+}
+
+// starting calls ready when memberlist's configuration is complete, before anything runs.
+type starting struct {
+	*Carrier
+	ready func()
+}
+
+// FinalAdvertiseAddr implements memberlist.Transport. Memberlist calls it when it starts, and
+// again later.
+func (s *starting) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+	s.ready()
+	return s.Carrier.FinalAdvertiseAddr(ip, port)
 }
 
 // drain keeps members up to date until serf has ended.
@@ -143,7 +124,7 @@ func (a *Agent) drain(events <-chan serf.Event, ended <-chan struct{}) {
 }
 
 // errClosed is why there is no farewell: memberlist panics if it is asked for one then.
-var errClosed = errors.New("serfring: leave: the agent is closed")
+var errClosed = errors.New("leave: the agent is closed")
 
 // Leave tells the others that this gateway goes for good; they see
 // [StatusLeft] rather than a failure. Close must follow.
@@ -156,7 +137,7 @@ func (a *Agent) Leave() error {
 	}
 	a.tell()
 	if err := a.serf.Leave(); err != nil {
-		return fmt.Errorf("serfring: leave: %w", err)
+		return fmt.Errorf("leave: %w", err)
 	}
 	return nil
 }
@@ -172,7 +153,7 @@ func (a *Agent) Close() error {
 	a.closed = true
 	a.advise.closed.Store(true)
 	if err := a.serf.Shutdown(); err != nil {
-		return fmt.Errorf("serfring: close: %w", err)
+		return fmt.Errorf("close: %w", err)
 	}
 	<-a.drained
 	a.pings.Wait()
@@ -181,6 +162,9 @@ func (a *Agent) Close() error {
 
 // halt ends joining and waits for it.
 func (a *Agent) halt() {
-	a.halted.Do(func() { close(a.stop) })
+	a.halted.Do(func() {
+		close(a.stop)
+		a.config.Carrier.hangUp()
+	})
 	a.wg.Wait()
 }

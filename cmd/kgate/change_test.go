@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kgate/kgate/internal/admin"
 )
 
@@ -59,7 +57,7 @@ func (c *fakeCluster) Reload(context.Context) ([]string, error) {
 
 func (c *fakeCluster) SetRate(context.Context, string, admin.RateChange) error { return nil }
 
-func (c *fakeCluster) SetK(_ context.Context, pool string, k, was int) error {
+func (c *fakeCluster) SetK(_ context.Context, pool, _ string, k, was int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if was != c.k {
@@ -114,7 +112,7 @@ func (c *fakeCluster) Ready() (bool, string) { return true, "" }
 func startCluster(t *testing.T) (*fakeCluster, string) {
 	t.Helper()
 	c := &fakeCluster{k: 3, inFlight: 2}
-	h, err := admin.NewHandler(admin.Config{Source: c, Lines: c, Peers: c, Control: c, Metrics: prometheus.NewRegistry()})
+	h, err := admin.NewHandler(admin.Config{Source: c, Lines: c, Peers: c, Control: c})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestCompletion(t *testing.T) {
 		{words: []string{"st"}, offers: []string{"status"}, exactly: true},
 		{words: []string{"pool", ""}, offers: []string{"list", "set"}, exactly: true},
 		{words: []string{"pool", "set", "--k"}, offers: []string{"--k"}, exactly: true},
-		{words: []string{"pool", "set", "--"}, offers: []string{"--k", "--admin", "--help"}, not: []string{"--upstream"}},
+		{words: []string{"pool", "set", "--"}, offers: []string{"--k", "--admin", "--help"}, not: []string{"--witness"}},
 		{words: []string{"completion", "z"}, offers: []string{"zsh"}, exactly: true},
 		{words: []string{"keygen", "--dir", "serve", "--pe"}, offers: []string{"--peer"}, exactly: true},
 		{words: []string{"serve", "-c", ""}, exactly: true}, // file names are the shell's

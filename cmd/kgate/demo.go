@@ -134,7 +134,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 		cfg.Cluster.BootstrapExpect = demoGateways
 		cfg.Log.Access = false
 		if i > 0 {
-			cfg.Cluster.Join = []string{fleet[0].node.GossipAddr()}
+			cfg.Cluster.Join = []string{fleet[0].node.PeerAddr()}
 		}
 		pool := config.DefaultPool()
 		pool.Name, pool.K, pool.Binding = "demo", c.K, admission.Binding(c.Binding)
@@ -160,7 +160,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 
 // onLoopback makes a gateway listen on free ports of 127.0.0.1.
 func onLoopback(l *config.Listen) {
-	for _, addr := range []*string{&l.HTTP, &l.Admin, &l.Peer, &l.Gossip} {
+	for _, addr := range []*string{&l.HTTP, &l.Admin, &l.Peer} {
 		*addr = "127.0.0.1:0"
 	}
 }

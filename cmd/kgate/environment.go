@@ -27,7 +27,7 @@ func misspeltVariables(environ []string, root *kong.Node) misspelt {
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		rest, ours := strings.CutPrefix(name, variablePrefix)
-		if !ours || known[name] || strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "PORT") {
+		if !ours || known[name] || name == variableUpstream || strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "PORT") {
 			continue
 		}
 		if near := config.Nearest(rest, names); near != "" {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 )
 
 // TestMisspeltVariable: what is nearly a variable of ours is named; what others make
@@ -21,6 +23,24 @@ func TestMisspeltVariable(t *testing.T) {
 	}
 	if got := errs.String(); got != "kgate: unknown environment variable KGATE_UPSTREM; did you mean KGATE_UPSTREAM?\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestExecSetsNoFlag: what kgate exec tells its command configures no kgate in it.
+func TestExecSetsNoFlag(t *testing.T) {
+	var cli commands
+	parser, err := kong.New(&cli)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := variables(parser.Model.Node, make(map[string]bool))
+	for _, name := range []string{variableTicket, variableFence, variableUpstream} {
+		if known[name] {
+			t.Errorf("%s is a flag's", name)
+		}
+	}
+	if said := misspeltVariables([]string{variableTicket + "=x", variableFence + "=x", variableUpstream + "=x"}, parser.Model.Node); len(said) > 0 {
+		t.Error(said)
 	}
 }
 

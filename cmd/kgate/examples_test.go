@@ -248,7 +248,7 @@ func runExample(t *testing.T, name, text string, run func(*example)) {
 		listen, name := c.Listen, c.Node.Name
 		*c = *cfg
 		c.Node.Name = name
-		c.Listen.HTTP, c.Listen.Admin, c.Listen.Peer, c.Listen.Gossip = listen.HTTP, listen.Admin, listen.Peer, listen.Gossip
+		c.Listen.HTTP, c.Listen.Admin, c.Listen.Peer = listen.HTTP, listen.Admin, listen.Peer
 		file := func(name *string) { *name = filepath.Join(e.dir, *name) }
 		if t := &c.Listen.TLS; t.Enabled() {
 			file(&t.Cert)

@@ -35,7 +35,8 @@ get the slot: after a twentieth of --ttl, but at most five seconds, which is whe
 nine tenths of --ttl are over. So do the processes that it has started, except
 those in process groups of their own. The same happens when this process is killed:
 a small process, kgate exec-guard, watches it. Other signals are passed on. The
-command finds the slot in KGATE_TICKET and its fence in KGATE_FENCE.
+command finds the slot in KGATE_TICKET and its fence in KGATE_FENCE. Where upstreams
+have a k of their own, KGATE_SLOT_UPSTREAM is the one that the slot is for; else it is empty.
 
 Examples:
   kgate exec -- ./nightly-import
@@ -207,13 +208,21 @@ func (c *execCommand) explain(err error) error {
 	return &codedError{code: code, err: err}
 }
 
+// What a command finds in its environment. None is one that kgate itself reads: the command may be a
+// kgate, too.
+const (
+	variableTicket   = "KGATE_TICKET"
+	variableFence    = "KGATE_FENCE"
+	variableUpstream = "KGATE_SLOT_UPSTREAM"
+)
+
 // hold runs cmd while the slot is held. If it is lost, cmd has the slot's grace to end.
 func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals chan os.Signal) (err error) {
 	// The system ends the command with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, std.out, std.err
-	cmd.Env = append(os.Environ(), "KGATE_TICKET="+slot.ID(), "KGATE_FENCE="+slot.Fence())
+	cmd.Env = append(os.Environ(), variableTicket+"="+slot.ID(), variableFence+"="+slot.Fence(), variableUpstream+"="+slot.Upstream())
 	all, err := startFamily(cmd, signals, slot.Grace())
 	if err != nil {
 		return notRunnable(err)

@@ -18,7 +18,6 @@ type keygenCommand struct {
 	CA      bool     `name:"ca" help:"Make an authority: ca.pem and ca-key.pem."`
 	Peer    []string `name:"peer" placeholder:"NAME" help:"Make a gateway's certificate: NAME.pem and NAME-key.pem. May be given several times."`
 	Cluster bool     `name:"cluster" help:"Make the cluster key, for cluster.key_file: cluster.key."`
-	Gossip  bool     `name:"gossip" help:"Make the key that encrypts gossip: gossip.key. Only for use with certificates of your own."`
 	Token   bool     `name:"token" help:"Make the token that changes from other machines require: admin.token."`
 	Out     string   `name:"out" placeholder:"FILE" help:"Write the cluster key to this file."`
 	Dir     string   `name:"dir" placeholder:"DIR" default:"." help:"Folder for the files, and of the authority (default: the current one)."`
@@ -32,14 +31,14 @@ trust each other. Without flags it prints such a key.
 
 It never overwrites a file. Keys and tokens can be read by their owner only.
 
-Certificates, one for each gateway with its name, and a gossip key can take the
-place of the cluster key. Then no gateway can use another one's name. Keep
-ca-key.pem away from the gateways; only new certificates need it.
+Certificates, one for each gateway with its name, can take the place of the
+cluster key. Then no gateway can use another one's name. Keep ca-key.pem away
+from the gateways; only new certificates need it.
 
 Examples:
   kgate keygen --out cluster.key
   kgate keygen --dir keys --cluster --token
-  kgate keygen --dir keys --ca --gossip --peer gw-1 --peer gw-2 --peer gw-3
+  kgate keygen --dir keys --ca --peer gw-1 --peer gw-2 --peer gw-3
 
 Exit codes: 0 made, 1 not made, 2 wrong command line.`
 }
@@ -64,7 +63,7 @@ func (c *keygenCommand) Run(std streams) error {
 			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is not the name of a gateway; write its node.name, such as gw-1", name)}
 		}
 	}
-	more := c.CA || c.Cluster || c.Gossip || c.Token || len(c.Peer) > 0
+	more := c.CA || c.Cluster || c.Token || len(c.Peer) > 0
 	if c.Out != "" {
 		if more {
 			return &codedError{code: exitUsage, err: errors.New("--out is for a cluster key alone: write --dir DIR for several files")}
@@ -110,9 +109,6 @@ func (c *keygenCommand) make(now time.Time) ([]keyFile, error) {
 	}
 	if c.Cluster {
 		files = append(files, keyFile{"cluster.key", []byte(clusterkey.New() + "\n"), true})
-	}
-	if c.Gossip {
-		files = append(files, keyFile{"gossip.key", []byte(clusterkey.New() + "\n"), true})
 	}
 	if c.Token {
 		files = append(files, keyFile{"admin.token", []byte(newToken() + "\n"), true})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/clusterkey"
 	"github.com/kgate/kgate/internal/config"
 )
 
@@ -48,9 +49,8 @@ func certificate(t *testing.T, file string) *x509.Certificate {
 
 func TestKeygenPrintsAClusterKey(t *testing.T) {
 	out, _, code := keygen(t, t.TempDir())
-	var key config.Key
-	if err := key.UnmarshalText([]byte(strings.TrimSpace(out))); err != nil || code != exitOK || len(key) != 32 {
-		t.Errorf("exit %d, %q: %v, %d bytes", code, out, err, len(key))
+	if _, err := clusterkey.Parse([]byte(out)); err != nil || code != exitOK || strings.Count(out, "\n") != 1 {
+		t.Errorf("exit %d, %q: %v", code, out, err)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestKeygenOut(t *testing.T) {
 
 func TestKeygenMakesASet(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
-	mustKeygen(t, dir, "--ca", "--gossip", "--token")
+	mustKeygen(t, dir, "--ca", "--token")
 	mustKeygen(t, dir, "--peer", "gw-1", "--peer", "gw-2", "--days", "90")
 	for _, f := range []struct {
 		name string
@@ -85,7 +85,6 @@ func TestKeygenMakesASet(t *testing.T) {
 		{"", 0o700},
 		{"ca.pem", 0o644},
 		{"ca-key.pem", 0o600},
-		{"gossip.key", 0o600},
 		{"admin.token", 0o600},
 		{"gw-1.pem", 0o644},
 		{"gw-1-key.pem", 0o600},
@@ -108,9 +107,6 @@ func TestKeygenMakesASet(t *testing.T) {
 	}
 	if tokens, err := readTokens(t.Context(), filepath.Join(dir, "admin.token")); err != nil || len(tokens) != 1 || len(tokens[0]) != len(tokenPrefix)+64+8 {
 		t.Errorf("%d tokens: %v", len(tokens), err)
-	}
-	if got, err := readTrust(config.Cluster{GossipKeyFile: filepath.Join(dir, "gossip.key")}, "gw-1"); err != nil || len(got.gossip) != 1 || len(got.gossip[0]) != 32 {
-		t.Errorf("gossip keys of %+v: %v", got, err)
 	}
 }
 
@@ -178,9 +174,8 @@ func TestSecretFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, read := range map[string]func(string) error{
-		"node.admin_token_file":   func(f string) error { _, err := readTokens(t.Context(), f); return err },
-		"cluster.gossip_key_file": func(f string) error { _, err := readTrust(config.Cluster{GossipKeyFile: f}, "gw-1"); return err },
-		"cluster.key_file":        func(f string) error { _, err := readTrust(config.Cluster{KeyFile: f}, "gw-1"); return err },
+		"node.admin_token_file": func(f string) error { _, err := readTokens(t.Context(), f); return err },
+		"cluster.key_file":      func(f string) error { _, err := readTrust(config.Cluster{KeyFile: f}, "gw-1"); return err },
 	} {
 		for file, words := range map[string][]string{bad: {bad, "kgate keygen"}, filepath.Join(dir, "none"): {"no such file"}} {
 			err := read(file)

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/hostaddr"
@@ -62,7 +63,7 @@ func (s *server) listenForOperators() error {
 	if name, err := os.Hostname(); err == nil {
 		names = append(names, name)
 	}
-	h := operators{Handler: admin.CheckHost(s.node.Admin(), names), guarded: !slices.ContainsFunc(s.sockets["admin"], isOpen)}
+	h := operators{Handler: admin.CheckHost(gateway.Admin(s.node.Node), names), guarded: !slices.ContainsFunc(s.sockets["admin"], isOpen)}
 	server, err := newOperators(h, 0, s.log)
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func listenError(key, addr string, err error) error {
 	if !errors.As(err, &failed) || failed.Net != "tcp" {
 		return fmt.Errorf("%s %s: %w", key, addr, err)
 	}
-	return fmt.Errorf("%s %s: %w%s", key, addr, failed.Err, cmp.Or(hostaddr.Advice(failed.Err.Error()), "; is it an address of this machine?"))
+	return fmt.Errorf("%s %s: %w%s", key, addr, failed.Err, cmp.Or(hostaddr.Advice(failed), "; is it an address of this machine?"))
 }
 
 // closeSockets closes the sockets that are not served yet.

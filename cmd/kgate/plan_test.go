@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kgate/kgate/lab/workload"
-	"github.com/kgate/kgate/telemetry"
+	"github.com/kgate/kgate/telemetry/prom"
 )
 
 // planRun runs kgate plan and returns what it prints.
@@ -63,7 +63,7 @@ func TestPlan(t *testing.T) {
 // the narrow buckets that a URL gives, and a quarter by the wide ones of a stored text.
 func TestPlanFromMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	m, err := telemetry.New(reg, telemetry.Config{})
+	m, err := prom.New(reg, prom.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

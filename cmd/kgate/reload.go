@@ -49,6 +49,11 @@ func (c *serveCommand) load() (*config.Config, error) {
 // reload reads the file again and applies it to s. It returns the configuration
 // that s then runs with: the old one if the new one cannot be used.
 func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) (*config.Config, rereading) {
+	if c.File == "" { // nothing is wrong: it runs with what it was started with
+		err := errors.New("there is no configuration file, only flags and variables: to change them, start it again")
+		log.Warn("not reloaded", slog.Any("error", err))
+		return running, rereading{err: err}
+	}
 	next, changes, err := c.reread(log, s, running, settings)
 	if err != nil {
 		s.read.Store(&configRead{at: s.read.Load().at, err: err})
@@ -64,9 +69,6 @@ func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Confi
 }
 
 func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) (*config.Config, []config.Change, error) {
-	if c.File == "" {
-		return nil, nil, errors.New("there is no configuration file, only flags and variables")
-	}
 	log = log.With(slog.String("file", c.File))
 	read, err := c.load()
 	if err != nil {

@@ -76,6 +76,9 @@ func TestReloadLog(t *testing.T) {
 	if next, _ := new(serveCommand).reload(log, n, n.cfg, settings); next != n.cfg || !strings.Contains(out.String(), "there is no configuration file") {
 		t.Errorf("without a file: %s", out.String())
 	}
+	if wrong := n.troubles(); len(wrong) > 0 {
+		t.Errorf("without a file the status says %q", wrong)
+	}
 	next, _ := (&serveCommand{File: file}).reload(log, n, n.cfg, settings)
 	if next.Log.Level != "debug" || !log.Enabled(t.Context(), slog.LevelDebug) {
 		t.Errorf("the level is not debug: %s", out.String())

@@ -131,9 +131,9 @@ func (s *server) warnOfOpenPorts() {
 	if !s.cfg.Cluster.Insecure || s.trust.secure != nil {
 		return
 	}
-	peer, gossip, _ := s.cfg.ForPeers()
-	s.log.Warn("cluster.insecure: anybody who can reach these addresses can read and change k, take slots and act as a gateway",
-		slog.String("peer", peer), slog.String("gossip", gossip), slog.String("remedy", "make a key with kgate keygen and set cluster.key_file"))
+	peer, _ := s.cfg.ForPeers()
+	s.log.Warn("cluster.insecure: anybody who can reach this address can read and change k, take slots and act as a gateway",
+		slog.String("peer", peer), slog.String("remedy", "make a key with kgate keygen and set cluster.key_file"))
 }
 
 // warnOfOpenSecrets logs which files with secrets other users of this machine can read.
@@ -143,7 +143,6 @@ func (s *server) warnOfOpenSecrets() {
 	for _, f := range []struct{ key, path string }{
 		{"node.admin_token_file", c.Node.AdminTokenFile},
 		{"cluster.key_file", c.Cluster.KeyFile},
-		{"cluster.gossip_key_file", c.Cluster.GossipKeyFile},
 		{"cluster.tls.key", c.Cluster.TLS.Key},
 		{"listen.tls.key", c.Listen.TLS.Key},
 	} {

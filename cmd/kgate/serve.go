@@ -26,7 +26,7 @@ func (serveCommand) Help() string {
 	return `Examples:
   kgate serve --upstream http://127.0.0.1:9000 --k 3
   kgate serve -c /etc/kgate/kgate.yaml
-  kgate serve -c kgate.yaml --join 10.0.0.2:7946
+  kgate serve -c kgate.yaml --join 10.0.0.2:7080
 
 Flags and their environment variables override the file.
 SIGHUP reads the file again: see docs/configuration.md for what it changes.

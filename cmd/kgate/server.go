@@ -17,17 +17,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/telemetry"
 	"github.com/kgate/kgate/telemetry/otlp"
+	"github.com/kgate/kgate/telemetry/prom"
 )
 
 // server is a node with what it needs as a process: a configuration file, listeners,
 // files with certificates and secrets, logs and traces.
 type server struct {
-	node *kgate.Node
+	node *gateway.Gateway
 	cfg  *config.Config
 	log  *slog.Logger
 
@@ -83,7 +85,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	s.listening.Store(true)
 	s.warnOfOpenPorts()
 	s.wg.Go(func() { s.watchTrust(s.ctx) }) // which owns s.trust from now on
-	at := []any{slog.String("admin", s.adminAddr.String()), slog.String("peer", s.node.PeerAddr()), slog.String("gossip", s.node.GossipAddr())}
+	at := []any{slog.String("admin", s.adminAddr.String()), slog.String("peer", s.node.PeerAddr())}
 	if s.clientAddr != nil {
 		at = append([]any{slog.String("http", s.clientAddr.String())}, at...)
 	}
@@ -120,8 +122,8 @@ func (s *server) startNode() error {
 	version, revision := buildVersion()
 	registry := prometheus.NewRegistry()
 	var err error
-	s.metrics, err = telemetry.New(registry, telemetry.Config{
-		Gateway: s.cfg.Node.Name, Version: version, Revision: revision,
+	s.metrics, err = prom.New(registry, prom.Config{
+		Config: telemetry.Config{Version: version, Revision: revision}, Gateway: s.cfg.Node.Name,
 	})
 	if err != nil {
 		return err
@@ -155,17 +157,17 @@ func (s *server) startNode() error {
 	cfg.Witness = s.cfg.Node.Role == config.RoleWitness
 	cfg.ServeWaiting = s.cfg.Drain.Waiting == config.WaitingFinish
 	cfg.AdminTokens, cfg.Logger = s.adminTokens, s.log
-	cfg.Process = kgate.Process{
+	cfg.Process = gateway.Process{
 		Metrics: s.metrics, Gatherer: registry, State: s.state, Profiles: profiles(), OnLeave: func() { close(s.leave) },
 		Reload: s.readAgain, Troubles: s.troubles,
 	}
-	peer, gossip, advertise := s.cfg.ForPeers()
+	peer, advertise := s.cfg.ForPeers()
 	cfg.Peers = kgate.Peers{
-		Listen: peer, Gossip: gossip, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),
-		Lease: s.cfg.Cluster.Lease, Replicas: replicas(s.cfg.Cluster), TLS: s.trust.secure, GossipKeys: s.trust.gossip,
+		Listen: peer, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),
+		Lease: s.cfg.Cluster.Lease, Replicas: replicas(s.cfg.Cluster), TLS: s.trust.secure,
 		Insecure: true, // the file has been checked, with the names of its keys
 	}
-	if s.node, err = kgate.Start(s.ctx, cfg); err != nil {
+	if s.node, err = gateway.Start(s.ctx, cfg); err != nil {
 		return err
 	}
 	s.keys = s.node

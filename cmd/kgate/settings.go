@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/proxy"
@@ -16,10 +17,10 @@ import (
 )
 
 // nodeConfig translates the part of the configuration that a reload may change.
-func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
-	out := kgate.Config{
+func (s *server) nodeConfig(cfg *config.Config) (gateway.Config, error) {
+	out := gateway.Config{
 		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
-		TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
+		Config: kgate.Config{TrustedProxies: cfg.TrustedProxies}, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
 	}
 	if out.AccessLog == proxy.AccessJSON {
 		out.AccessWriter = s.accessLog
@@ -54,7 +55,7 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 // edge translates the settings for clients, and reads the files that they name.
 func edge(cfg *config.Config) (proxy.Edge, error) {
 	l := cfg.Listen
-	out := proxy.Edge{RequestIDHeader: cfg.RequestIDHeader, HSTS: l.HSTS.Value(), Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
+	out := proxy.Edge{RequestIDHeader: cfg.RequestIDHeader, HSTS: l.HSTS.Value(), Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}, WaitingHeaderBytes: int64(l.WaitingHeaderBytes)}
 	if l.HTTPSOnly {
 		out.HTTPSPort = l.RedirectPort()
 	}
@@ -109,8 +110,8 @@ func headerEdits(e config.HeaderEdits) proxy.HeaderEdits {
 }
 
 // nodePools translates the pools, and reads the files that they name.
-func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
-	var out []kgate.Pool
+func nodePools(cfg *config.Config) ([]gateway.Pool, error) {
+	var out []gateway.Pool
 	for _, p := range cfg.Pools {
 		secure, err := upstreamTLS(p.Transport.TLS)
 		if err != nil {
@@ -120,12 +121,15 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 		}
-		out = append(out, kgate.Pool{
-			Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
-			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Duration,
-			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
-			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, TicketTTL: p.TicketTTL, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
-			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload,
+		out = append(out, gateway.Pool{
+			Pool: kgate.Pool{
+				Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
+				QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair,
+				ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
+				ClientHeader: p.Queue.PerClient.Key.Header, TicketTTL: p.TicketTTL, HoldMax: p.Hold.Max,
+			},
+			Tickets: p.Tickets, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
+			HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload,
 			RateDown: int64(p.Rate.Down), RateUp: int64(p.Rate.Up), RequestRate: int64(p.Rate.PerRequest), Health: proxy.Health(p.Health),
 			Transport: proxy.Transport{
 				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: unbounded(p.Transport.ResponseHeaderTimeout), IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
@@ -198,7 +202,7 @@ type upstreamTrust map[string]*tls.Config
 // keep replaces the TLS configurations of pools by those of t that are equal, and returns
 // all that are then in use. So upstreams that are reached in the same way keep their
 // connections over a reload.
-func (t upstreamTrust) keep(pools []kgate.Pool) upstreamTrust {
+func (t upstreamTrust) keep(pools []gateway.Pool) upstreamTrust {
 	now := make(upstreamTrust, len(pools))
 	for i := range pools {
 		p := &pools[i]

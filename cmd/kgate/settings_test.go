@@ -14,9 +14,9 @@ import (
 	"github.com/kgate/kgate/internal/config"
 )
 
-// poolSettings says which field of a kgate.Pool an option of the file sets.
+// poolSettings says which field of a gateway.Pool an option of the file sets.
 var poolSettings = map[string]string{
-	"Name": "Name", "K": "K", "Binding": "EarlyBinding", "AskInterval.Duration": "AskInterval", "AskInterval.Auto": "", // auto is 0
+	"Name": "Name", "K": "K", "Binding": "EarlyBinding",
 	"Upstreams": "Upstreams", "Backup": "Backup",
 	"Health.Path": "Health.Path", "Health.Interval": "Health.Interval", "Health.Timeout": "Health.Timeout",
 	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter", "Health.SlowStart": "Health.SlowStart",
@@ -79,6 +79,7 @@ func TestPoolSettings(t *testing.T) {
 		}
 		out := make(map[string]string)
 		leaves(reflect.ValueOf(pools[0]), "", func(path string, v reflect.Value) {
+			path = strings.TrimPrefix(path, "Pool.")
 			if out[path] = fmt.Sprint(v.Interface()); v.Kind() == reflect.Pointer {
 				out[path] = fmt.Sprint(v.IsNil())
 			}

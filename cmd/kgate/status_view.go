@@ -170,7 +170,7 @@ func upstreamCells(s *screen, u admin.Upstream) []string {
 	case admin.UpstreamUp:
 		word = s.good(word)
 	case admin.UpstreamSilent:
-		word, since = s.bad(word), admin.Seconds(u.QuietSeconds)
+		word, since = s.bad(word), admin.Seconds(u.Quiet())
 	default:
 		word = s.bad(word)
 	}
@@ -180,7 +180,7 @@ func upstreamCells(s *screen, u admin.Upstream) []string {
 	if u.Header.Count > 0 {
 		header = admin.Millis(u.Header.MeanMillis)
 	}
-	return []string{u.URL, word, since, fmt.Sprint(u.InFlight), fmt.Sprintf("%.3g", u.ErrorsPerSecond()), header}
+	return []string{u.URL, word, since, u.Busy(), fmt.Sprintf("%.3g", u.ErrorsPerSecond()), header}
 }
 
 // bar shows the slots, each as a sign as long as they fit.

@@ -116,7 +116,7 @@ func startPair(t *testing.T, upstream string, change func(*config.Config)) (firs
 	t.Helper()
 	first = startSingle(t, upstream, func(c *config.Config) { c.Node.Name = "gw-1"; change(c) })
 	second = startSingle(t, upstream, func(c *config.Config) {
-		c.Node.Name, c.Cluster.Join = "gw-2", []string{first.node.GossipAddr()}
+		c.Node.Name, c.Cluster.Join = "gw-2", []string{first.node.PeerAddr()}
 		change(c)
 	})
 	return first, second

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kgate/kgate/internal/clusterkey"
@@ -21,17 +20,16 @@ import (
 
 // peerKeys takes certificates and keys into use.
 type peerKeys interface {
-	SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error
+	SetPeerTLS(cfg *tls.Config) error
 }
 
-// trust holds the certificate and keys of this gateway and what it accepts from others,
-// made from one cluster key, or from certificates and gossip keys.
+// trust holds the certificate of this gateway and what it accepts from others, made from one
+// cluster key, or from certificates.
 type trust struct {
 	cluster config.Cluster
 	name    string   // of this gateway
 	content [][]byte // of the files, when they were last read
 	secure  *tls.Config
-	gossip  [][]byte // the first encrypts, all decrypt; nil: gossip goes in the clear
 	// expires is when a peer no longer takes the certificate; zero: never.
 	expires time.Time
 	failed  bool // content cannot be used (yet)
@@ -58,9 +56,9 @@ func readTrust(c config.Cluster, name string) (*trust, error) {
 	case c.KeyFile != "":
 		return t, t.readClusterKey()
 	case c.TLS.Enabled():
-		return t, errors.Join(t.readCertificates(), t.readGossipKeys())
+		return t, t.readCertificates()
 	default:
-		return t, t.readGossipKeys()
+		return t, nil
 	}
 }
 
@@ -84,7 +82,6 @@ func (t *trust) readClusterKey() error {
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w; make one with `kgate keygen --out cluster.key`", key, t.cluster.KeyFile, err)
 	}
-	t.gossip = ring.Gossip()
 	t.secure, err = ring.TLS(t.name)
 	return err
 }
@@ -113,36 +110,6 @@ func (t *trust) readCertificates() error {
 		t.secure.VerifyConnection = func(state tls.ConnectionState) error {
 			return peercert.Among(state.PeerCertificates[0], files.Names)
 		}
-	}
-	return nil
-}
-
-// readGossipKeys reads the gossip keys that are used beside certificates.
-func (t *trust) readGossipKeys() error {
-	if t.cluster.GossipKeyFile == "" {
-		if key := t.cluster.GossipKey; len(key) > 0 {
-			t.gossip = [][]byte{key}
-		}
-		return nil
-	}
-	const key = "cluster.gossip_key_file"
-	data, err := t.read(key, t.cluster.GossipKeyFile)
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		var k config.Key
-		if err := k.UnmarshalText([]byte(line)); err != nil || len(k) != clusterkey.Size {
-			t.gossip = nil
-			break
-		}
-		t.gossip = append(t.gossip, k)
-	}
-	if t.gossip == nil {
-		return fmt.Errorf("%s: %s holds no key of 32 bytes in base64 on each line: make one with `kgate keygen --gossip`", key, t.cluster.GossipKeyFile)
 	}
 	return nil
 }
@@ -189,7 +156,7 @@ func (s *server) refreshTrust() {
 		return
 	}
 	if err == nil {
-		err = s.keys.SetPeerTLS(next.secure, next.gossip)
+		err = s.keys.SetPeerTLS(next.secure)
 	}
 	if err != nil {
 		next.expires, next.failed = s.trust.expires, true // tried again: a certificate may not be valid yet
@@ -197,7 +164,7 @@ func (s *server) refreshTrust() {
 			s.log.Error("the changed keys or certificates for other gateways cannot be used: keeping the last good ones", slog.Any("error", err))
 		}
 	} else {
-		attrs := []any{slog.Int("gossip_keys", len(next.gossip))}
+		var attrs []any
 		if !next.expires.IsZero() {
 			attrs = append(attrs, slog.String("cert", next.cluster.TLS.Cert), slog.Time("not_after", next.expires))
 		}

@@ -74,7 +74,7 @@ func greet(addr string, files config.PeerTLS) (*tls.ConnectionState, error) {
 // takes neither a certificate of another authority nor an old one.
 func TestGeneratedSet(t *testing.T) {
 	dir, foreign := t.TempDir(), t.TempDir()
-	mustKeygen(t, dir, "--ca", "--gossip", "--token", "--peer", "gw-1", "--peer", "gw-2", "--peer", "gw-3")
+	mustKeygen(t, dir, "--ca", "--token", "--peer", "gw-1", "--peer", "gw-2", "--peer", "gw-3")
 	mustKeygen(t, foreign, "--ca", "--peer", "gw-1")
 	expired(t, dir, "old")
 	upstream := httptest.NewServer(http.NotFoundHandler())
@@ -89,9 +89,8 @@ func TestGeneratedSet(t *testing.T) {
 		cfg.Node.Name, cfg.Node.AdminTokenFile = name, filepath.Join(dir, "admin.token")
 		onLoopback(&cfg.Listen)
 		cfg.Cluster.BootstrapExpect, cfg.Cluster.TLS = 3, filesOf(dir, name)
-		cfg.Cluster.GossipKeyFile = filepath.Join(dir, "gossip.key")
 		if len(fleet) > 0 {
-			cfg.Cluster.Join = []string{fleet[0].node.GossipAddr()}
+			cfg.Cluster.Join = []string{fleet[0].node.PeerAddr()}
 		}
 		pool := config.DefaultPool()
 		pool.Name, pool.K, pool.Upstreams = "default", 1, []*url.URL{at}
@@ -163,7 +162,7 @@ func (deaf) Deliver(kmutex.Node, string, kmutex.Message) error { return nil }
 // linkKeys are the keys of a peer port.
 type linkKeys struct{ *transport.Transport }
 
-func (k linkKeys) SetPeerTLS(cfg *tls.Config, _ [][]byte) error { return k.SetTLS(cfg) }
+func (k linkKeys) SetPeerTLS(cfg *tls.Config) error { return k.SetTLS(cfg) }
 
 // linksWith returns a server of which only the peer port is there, and its address.
 func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) (*server, string) {
@@ -252,9 +251,9 @@ func TestWarnsOfExpiry(t *testing.T) {
 
 func TestWarnsOfOpenSecrets(t *testing.T) {
 	dir, said := t.TempDir(), new(output)
-	mustKeygen(t, dir, "--ca", "--gossip", "--token", "--peer", "gw-1")
+	mustKeygen(t, dir, "--ca", "--token", "--peer", "gw-1")
 	n := &server{log: slog.New(slog.NewTextHandler(said, nil)), cfg: config.Default()}
-	n.cfg.Node.AdminTokenFile, n.cfg.Cluster.GossipKeyFile = filepath.Join(dir, "admin.token"), filepath.Join(dir, "gossip.key")
+	n.cfg.Node.AdminTokenFile = filepath.Join(dir, "admin.token")
 	n.cfg.Cluster.TLS = filesOf(dir, "gw-1")
 	for _, tt := range []struct {
 		file string
@@ -264,7 +263,7 @@ func TestWarnsOfOpenSecrets(t *testing.T) {
 		{n.cfg.Node.AdminTokenFile, 0o600, false},
 		{n.cfg.Node.AdminTokenFile, 0o440, false},
 		{n.cfg.Node.AdminTokenFile, 0o644, true},
-		{n.cfg.Cluster.GossipKeyFile, 0o660, true},
+		{n.cfg.Cluster.TLS.Key, 0o660, true},
 		{n.cfg.Cluster.TLS.Key, 0o604, true},
 		{n.cfg.Cluster.TLS.Cert, 0o644, false},
 	} {

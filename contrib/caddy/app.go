@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/gateway"
 )
 
 func init() {
@@ -33,13 +34,11 @@ type App struct {
 	// DataDir keeps what the cluster has agreed on, and tickets, over a restart. Without
 	// it they are in memory only.
 	DataDir string `json:"data_dir,omitempty"`
-	// Listen is the TCP address for other nodes, default ":7080"; Gossip the UDP and TCP
-	// address for finding them, default ":7946".
+	// Listen is the TCP address for other nodes, default ":7080".
 	Listen string `json:"listen,omitempty"`
-	Gossip string `json:"gossip,omitempty"`
-	// Advertise is the IP address at which other nodes reach both.
+	// Advertise is the IP address at which other nodes reach it.
 	Advertise string `json:"advertise,omitempty"`
-	// Join are gossip addresses, host:port, of other nodes.
+	// Join are addresses, host:port, of other nodes.
 	Join []string `json:"join,omitempty"`
 	// BootstrapExpect is how many nodes begin a new cluster together.
 	BootstrapExpect int `json:"bootstrap_expect,omitempty"`
@@ -58,7 +57,7 @@ type App struct {
 	ShutdownTimeout caddy.Duration `json:"shutdown_timeout,omitempty"`
 
 	ctx   caddy.Context
-	cfg   kgate.Config    // without its pools
+	cfg   gateway.Config  // without its pools
 	pools map[string]Pool // of the handlers
 	token string          // of AdminTokenFile
 	key   string          // of the member in members
@@ -81,13 +80,13 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision reads the files and opens nothing.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx = ctx
-	a.cfg = kgate.Config{
+	a.cfg = gateway.Config{Config: kgate.Config{
 		Name: a.Name, DataDir: a.DataDir, Logger: ctx.Slogger(), ClientAddr: clientAddr,
 		Peers: kgate.Peers{
-			Listen: a.Listen, Gossip: a.Gossip, Join: a.Join, Expect: a.BootstrapExpect,
+			Listen: a.Listen, Join: a.Join, Expect: a.BootstrapExpect,
 			Lease: time.Duration(a.Lease), Insecure: a.Insecure,
 		},
-	}
+	}}
 	if a.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -115,7 +114,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 			return fmt.Errorf("admin_token_file: %w", err)
 		}
 	}
-	a.key = a.cfg.Name + " " + a.Listen + " " + a.Gossip
+	a.key = a.cfg.Name + " " + a.Listen
 	if err := ctx.GetMetricsRegistry().Register(metrics{a.key}); err != nil {
 		return err
 	}

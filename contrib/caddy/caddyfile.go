@@ -27,7 +27,6 @@ func init() {
 //		key_file          <file>
 //		data_dir          <folder>
 //		listen            <host:port>
-//		gossip            <host:port>
 //		advertise         <address>
 //		lease             <duration>
 //		shutdown_timeout  <duration>
@@ -39,7 +38,7 @@ func parseApp(d *caddyfile.Dispenser, _ any) (any, error) {
 	d.Next() // kgate
 	err := block(d, map[string]any{
 		"name": &a.Name, "join": &a.Join, "bootstrap_expect": &a.BootstrapExpect, "key_file": &a.KeyFile, "data_dir": &a.DataDir,
-		"listen": &a.Listen, "gossip": &a.Gossip, "advertise": &a.Advertise, "lease": &a.Lease, "shutdown_timeout": &a.ShutdownTimeout,
+		"listen": &a.Listen, "advertise": &a.Advertise, "lease": &a.Lease, "shutdown_timeout": &a.ShutdownTimeout,
 		"admin_token_file": &a.AdminTokenFile, "insecure": &a.Insecure,
 	})
 	if err != nil {

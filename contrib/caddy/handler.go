@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/gateway"
 )
 
 var errNotStarted = errors.New("kgate: the node has not started yet")
@@ -98,6 +99,6 @@ func (h *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Ha
 	if m == nil {
 		return caddyhttp.Error(http.StatusServiceUnavailable, errNotStarted)
 	}
-	m.node.Admin().ServeHTTP(w, r)
+	gateway.Admin(m.node.Node).ServeHTTP(w, r)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/gateway"
 )
 
 // members are the nodes of this process, by App.key. Caddy runs the old configuration and
@@ -22,7 +23,7 @@ const defaultShutdownTimeout = 30 * time.Second
 
 // member is a node and the configurations that use it.
 type member struct {
-	node *kgate.Node
+	node *gateway.Gateway
 
 	mu       sync.Mutex
 	apps     []*App // the newest last
@@ -38,7 +39,7 @@ func newMember(a *App) (*member, error) {
 	cfg.Pools = poolsOf(a)
 	cfg.AdminTokens = m.tokens
 	var err error
-	m.node, err = kgate.Start(a.ctx, cfg)
+	m.node, err = gateway.Start(a.ctx, cfg)
 	return m, err
 }
 
@@ -73,7 +74,7 @@ func (m *member) forget(a *App) {
 	m.apps = slices.DeleteFunc(m.apps, func(b *App) bool { return a == b })
 	if len(m.apps) > 0 {
 		if err := m.reload(m.apps); err != nil {
-			a.cfg.Logger.Error("the node stays with pools of a configuration that is gone", "error", err)
+			a.cfg.Logger.Error("the node stays with pools of a configuration that is gone", slog.Any("error", err))
 		}
 	}
 }
@@ -91,13 +92,13 @@ func (m *member) reload(apps []*App) error {
 }
 
 // poolsOf returns the pools of apps. The first that describes one counts.
-func poolsOf(apps ...*App) (out []kgate.Pool) {
+func poolsOf(apps ...*App) (out []gateway.Pool) {
 	seen := make(map[string]bool)
 	for _, a := range apps {
 		for name, p := range a.pools {
 			if !seen[name] {
 				seen[name] = true
-				out = append(out, p.config())
+				out = append(out, gateway.Pool{Pool: p.config()})
 			}
 		}
 	}
@@ -141,6 +142,6 @@ func (m metrics) Collect(to chan<- prometheus.Metric) {
 		return key != m.key
 	})
 	if found != nil {
-		found.node.Collect(to)
+		gateway.Collector(found.node.Node).Collect(to)
 	}
 }

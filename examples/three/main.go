@@ -79,12 +79,12 @@ func start(ctx context.Context) (cluster []*kgate.Node, err error) {
 		cfg := kgate.Config{
 			Name: fmt.Sprintf("node-%d", i+1),
 			Peers: kgate.Peers{
-				Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0", Expect: nodes,
+				Listen: "127.0.0.1:0", Expect: nodes,
 			},
 			Pools: []kgate.Pool{{Name: "jobs", K: k}},
 		}
 		for _, n := range cluster {
-			cfg.Peers.Join = append(cfg.Peers.Join, n.GossipAddr())
+			cfg.Peers.Join = append(cfg.Peers.Join, n.PeerAddr())
 		}
 		n, err := kgate.Start(ctx, cfg)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -13,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -38,10 +37,11 @@ func (s *fixedSource) Ready() (bool, string) { return s.ready, s.reason }
 
 func newTestHandler(t *testing.T, s Source) http.Handler {
 	t.Helper()
-	reg := prometheus.NewRegistry()
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "kgate_example_total", Help: "An example."})
-	reg.MustRegister(c)
-	h, err := NewHandler(Config{Source: s, Lines: &someLines{}, Peers: examplePeers{}, Metrics: reg, Profiles: http.DefaultServeMux})
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, "kgate_example_total 0\n")
+	})
+	h, err := NewHandler(Config{Source: s, Lines: &someLines{}, Peers: examplePeers{}, Metrics: metrics, Profiles: http.DefaultServeMux})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestFormats(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	_, err := NewHandler(Config{})
-	if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "Source") || !strings.Contains(err.Error(), "Metrics") {
+	if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "Source") || !strings.Contains(err.Error(), "Peers") {
 		t.Errorf("%v", err)
 	}
 }

@@ -12,11 +12,11 @@ import (
 
 // Control changes the cluster. The gateway's process implements it.
 type Control interface {
-	// SetK changes the k of a pool in the whole cluster. With a was other than 0
-	// it fails with ErrConflict unless k is that now. It fails with ErrUnknown
-	// for the pool, with ErrInvalid for a k that cannot be, and with
-	// ErrUnavailable without a majority.
-	SetK(ctx context.Context, pool string, k, was int) error
+	// SetK changes the k of a pool in the whole cluster, or that of one of its upstreams if
+	// upstream is not empty. With a was other than 0 it fails with ErrConflict unless k is
+	// that now. It fails with ErrUnknown for the pool, with ErrInvalid for a k that cannot
+	// be, and with ErrUnavailable without a majority.
+	SetK(ctx context.Context, pool, upstream string, k, was int) error
 	// SetRate changes the rate of a pool in the whole cluster, and returns when it holds
 	// everywhere. It fails as SetK does.
 	SetRate(ctx context.Context, pool string, change RateChange) error
@@ -65,9 +65,10 @@ func (c *changer) routes(r chi.Router) {
 // setPool changes k, or the rate: both have to hold when the answer comes.
 func (c *changer) setPool(w http.ResponseWriter, r *http.Request) {
 	var q struct {
-		K    int         `json:"k"`
-		Was  int         `json:"was"`
-		Rate *RateChange `json:"rate"`
+		K        int         `json:"k"`
+		Was      int         `json:"was"`
+		Upstream string      `json:"upstream"`
+		Rate     *RateChange `json:"rate"`
 	}
 	name, err := pathName(r)
 	if err == nil {
@@ -75,24 +76,28 @@ func (c *changer) setPool(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-	case q.Rate != nil && (q.K != 0 || q.Was != 0):
+	case q.Rate != nil && (q.K != 0 || q.Was != 0 || q.Upstream != ""):
 		err = fmt.Errorf("%w: change k or rate, not both at once", ErrInvalid)
 	case q.Rate != nil:
 		c.setRate(w, r, name, *q.Rate)
 		return
-	case q.K < 1:
+	case q.K < 1 && q.Upstream == "":
 		err = fmt.Errorf("%w: k must be at least 1, not %d", ErrInvalid, q.K)
 	case q.Was < 0:
 		err = fmt.Errorf("%w: was is the k that you take for granted, or absent; not %d", ErrInvalid, q.Was)
 	default:
-		err = c.control.SetK(r.Context(), name, q.K, q.Was)
+		err = c.control.SetK(r.Context(), name, q.Upstream, q.K, q.Was)
 	}
 	if err != nil {
 		c.fail(w, r, err)
 		return
 	}
-	c.log.Info("k set", slog.String("pool", name), slog.Int("k", q.K), slog.String("client", r.RemoteAddr))
-	writeJSON(w, http.StatusOK, map[string]any{"name": name, "k": q.K})
+	answer, attrs := map[string]any{"name": name, "k": q.K}, []any{slog.String("pool", name), slog.Int("k", q.K), slog.String("client", r.RemoteAddr)}
+	if q.Upstream != "" {
+		answer["upstream"], attrs = q.Upstream, append(attrs, slog.String("upstream", q.Upstream))
+	}
+	c.log.Info("k set", attrs...)
+	writeJSON(w, http.StatusOK, answer)
 }
 
 func (c *changer) setRate(w http.ResponseWriter, r *http.Request, pool string, change RateChange) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kgate/kgate/internal/peercall"
 )
 
-// Operators see all gateways. Each gateway asks the others, at most once a second however
+// Operators see all gateways. Each gateway asks the others, at most every .4 s however
 // many people look, and not at all while nobody does.
 
 // Peers reach the handlers of other gateways that [NewPeerHandler] returns.
@@ -25,9 +25,9 @@ type Peers interface {
 }
 
 const (
-	// keepRound is how long the answers of a round are used: a little less than a second,
-	// so that a client that asks once a second gets new ones.
-	keepRound = 900 * time.Millisecond
+	// keepRound is how long the answers of a round are used. With roundFor it bounds how old
+	// they are: who asks once a second gets new ones, and who is gone is missed within a second.
+	keepRound = 400 * time.Millisecond
 	// roundFor bounds a round: gateways that have not answered by then are missing.
 	roundFor = 500 * time.Millisecond
 	// askedAtOnce bounds the questions of a round that are under way.

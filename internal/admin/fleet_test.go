@@ -11,11 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // countingPeers count the questions, and take a while to answer.
@@ -85,6 +84,53 @@ func TestRounds(t *testing.T) {
 		got, err := f.status(t.Context())
 		if took := time.Since(begun); took > roundFor || err != nil || len(got.Pools[0].Fleet.Missing) != 3 {
 			t.Errorf("with slow gateways: %v, %v after %v", got.Pools[0].Fleet.Missing, err, took)
+		}
+	})
+}
+
+// silencedPeers are gw-2, which answers at once until it is silent, and others, which are: each round takes
+// its whole time.
+type silencedPeers struct{ silent atomic.Bool }
+
+func (p *silencedPeers) CallFleet(ctx context.Context, name, path string, body, into any) error {
+	if name == "gw-2" && !p.silent.Load() {
+		return examplePeers{}.CallFleet(ctx, name, path, body, into)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestSilence: a second after a gateway has fallen silent no status says that it answers, or counts it
+// among those that may be lost.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := example()
+		s.Cluster.Members = append(s.Cluster.Members, Member{Name: "gw-5", Status: StatusAlive, LinkUp: true})
+		peers := &silencedPeers{}
+		f := newFleet(Config{Source: &fixedSource{status: s}, Peers: peers})
+		answers := func() (bool, int) {
+			got, err := f.status(t.Context())
+			i := slices.IndexFunc(got.Cluster.Members, func(m Member) bool { return m.Name == "gw-2" })
+			if err != nil || i < 0 {
+				t.Fatal(got.Cluster.Members, err)
+			}
+			return got.Cluster.Members[i].Answers, got.Cluster.LossesTolerated
+		}
+		was, tolerated := answers()
+		if !was {
+			t.Fatal("gw-2 does not answer")
+		}
+		for i := range 20 { // wherever in a round
+			peers.silent.Store(false)
+			time.Sleep(2 * time.Second)
+			quiet := time.Now().Add(time.Second + time.Duration(i)*70*time.Millisecond)
+			time.AfterFunc(time.Until(quiet), func() { peers.silent.Store(true) })
+			for time.Since(quiet) < 2*time.Second {
+				if says, now := answers(); time.Since(quiet) >= time.Second && (says || now >= tolerated) {
+					t.Fatalf("after %v of silence it answers: %t, %d losses are tolerated, before %d", time.Since(quiet), says, now, tolerated)
+				}
+				time.Sleep(37 * time.Millisecond)
+			}
 		}
 	})
 }
@@ -232,7 +278,7 @@ func TestOverGateways(t *testing.T) {
 	here := &someLines{gateway: "gw-1", id: "y@gw-1"}
 	h, err := NewHandler(Config{
 		Source: &fixedSource{status: example(), entries: exampleEntries()}, Lines: here, Peers: peer,
-		Metrics: prometheus.NewRegistry(), Tokens: tokens,
+		Tokens: tokens,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -302,5 +348,27 @@ func TestPeerHandlerRefuses(t *testing.T) {
 		if w.Code != tc.status {
 			t.Errorf("%s %s: %d, want %d: %s", tc.method, tc.path, w.Code, tc.status, w.Body)
 		}
+	}
+}
+
+// TestSilentVoters: a voter that does not answer counts as lost, though its link is still up.
+func TestSilentVoters(t *testing.T) {
+	member := func(name string, node uint64) Member {
+		return Member{Name: name, Node: node, Status: StatusAlive, Votes: true, LinkUp: true, Self: node == 1}
+	}
+	report := func(node uint64) Report { return Report{Status: Status{Gateway: Gateway{Node: node, Ready: true}}} }
+	all := map[string]Report{"gw-1": report(1), "gw-2": report(2), "gw-3": report(3)}
+	for i, want := range []struct{ agreement, ifLost string }{
+		{"3 voters, 1 more may be lost", "go on"}, {"3 voters, 0 more may be lost", "all stop"}, {"3 voters, too few of them reached", ""},
+	} {
+		s := Status{Cluster: Cluster{Voters: 3, LossesTolerated: 1, Members: []Member{member("gw-1", 1), member("gw-2", 2), member("gw-3", 3)}}}
+		c := merge(s, all, nil).Cluster
+		if got := c.Agreement(); got != want.agreement {
+			t.Errorf("%d silent: %q, want %q", i, got, want.agreement)
+		}
+		if got := c.IfLost(c.Members[0]); got != want.ifLost {
+			t.Errorf("%d silent: gw-1 %q, want %q", i, got, want.ifLost)
+		}
+		delete(all, fmt.Sprintf("gw-%d", 3-i))
 	}
 }

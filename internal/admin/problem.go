@@ -87,7 +87,7 @@ func problem(w http.ResponseWriter, r *http.Request, status int, detail string, 
 		problems.WriteLine(w, status, detail)
 		return
 	}
-	d := problems.Details{Status: status, Detail: strings.TrimPrefix(strings.TrimPrefix(detail, "admin: "), "kgate: ")}
+	d := problems.Details{Status: status, Detail: strings.TrimPrefix(detail, "kgate: ")}
 	if ended := (*admission.EndedError)(nil); errors.As(errors.Join(causes...), &ended) {
 		d.Reason = string(ended.How)
 	}

@@ -41,6 +41,9 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 		m := &s.Cluster.Members[i]
 		r, ok := all[m.Name]
 		if !ok || r.Status.Gateway.Node != m.Node {
+			if m.Votes && m.LinkUp && !m.Self {
+				s.Cluster.LossesTolerated-- // it is silent, which its link does not know yet
+			}
 			continue
 		}
 		g := r.Status.Gateway

@@ -8,12 +8,10 @@ import (
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // errConfig is what New wraps when something is missing.
-var errConfig = errors.New("admin: incomplete configuration")
+var errConfig = errors.New("incomplete configuration")
 
 // Config of the admin address.
 type Config struct {
@@ -22,8 +20,8 @@ type Config struct {
 	// Lines lists who waits and who holds slots here. Peers asks the other gateways. Required.
 	Lines Lines
 	Peers Peers
-	// Metrics are shown at /metrics. Required.
-	Metrics prometheus.Gatherer
+	// Metrics serves /metrics; nil: there are none.
+	Metrics http.Handler
 	// Control carries out changes; nil: none can be made here.
 	Control Control
 	// Tickets are the slots that are held without a connection; nil: none.
@@ -50,14 +48,11 @@ func (c Config) withDefaults() Config {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Source == nil || c.Lines == nil || c.Peers == nil || c.Metrics == nil {
-		return fmt.Errorf("%w: Source, Lines, Peers and Metrics are required", errConfig)
+	if c.Source == nil || c.Lines == nil || c.Peers == nil {
+		return fmt.Errorf("%w: Source, Lines and Peers are required", errConfig)
 	}
 	return nil
 }
-
-// maxScrapes is how many may ask for the metrics at once.
-const maxScrapes = 8
 
 // NewHandler returns the handler for the admin address.
 func NewHandler(cfg Config) (http.Handler, error) {
@@ -86,12 +81,9 @@ func NewHandler(cfg Config) (http.Handler, error) {
 		get("/assets/"+name, f)
 	}
 	r.Get("/events", h.events)
-	get("/metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
-		ErrorHandling:       promhttp.ContinueOnError,
-		MaxRequestsInFlight: maxScrapes,
-		EnableOpenMetrics:   true,
-	}).ServeHTTP)
+	if cfg.Metrics != nil {
+		get("/metrics", cfg.Metrics.ServeHTTP)
+	}
 	if err := changes(r, cfg, h); err != nil {
 		return nil, err
 	}

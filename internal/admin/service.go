@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,10 +19,15 @@ type Upstream struct {
 	Why         string   `json:"why,omitempty"`
 	DownAt      []string `json:"down_at,omitempty"`
 	InFlight    int      `json:"in_flight"`
+	// K is how many requests it may get from all gateways together; absent: it has no k of its
+	// own. SlotsInUse are for it, those of tickets included.
+	K          *int `json:"k,omitempty"`
+	SlotsInUse int  `json:"slots_in_use"`
 	// Unanswered of those in flight wait for the header of an answer; none has come for
-	// QuietSeconds.
-	Unanswered   int     `json:"unanswered"`
-	QuietSeconds float64 `json:"quiet_seconds,omitempty"`
+	// QuietSeconds while they do. The last came AnsweredSeconds ago; 0: none has.
+	Unanswered      int     `json:"unanswered"`
+	QuietSeconds    float64 `json:"quiet_seconds,omitempty"`
+	AnsweredSeconds float64 `json:"answered_seconds,omitempty"`
 	// Recent requests that were sent there.
 	Recent Recent `json:"recent"`
 	// Header sums up how long the headers of answers took in the last 60 seconds, Usual in
@@ -36,10 +42,11 @@ type Recent struct {
 	// left before do not count.
 	Ended uint64 `json:"ended"`
 	// Errors were answered with 5xx by the upstream, Failed got 502 or 504 from the gateway, and
-	// Refused ended without being sent.
+	// Refused ended without being sent, Full of these because the queue was.
 	Errors  uint64 `json:"errors"`
 	Failed  uint64 `json:"failed"`
 	Refused uint64 `json:"refused"`
+	Full    uint64 `json:"full"`
 }
 
 func (r *Recent) add(o Recent) {
@@ -47,6 +54,7 @@ func (r *Recent) add(o Recent) {
 	r.Errors += o.Errors
 	r.Failed += o.Failed
 	r.Refused += o.Refused
+	r.Full += o.Full
 }
 
 // bad is the share of requests that the upstream failed.
@@ -65,10 +73,11 @@ func (t *Times) add(o Times) {
 	}
 }
 
-// Client is the client that has most of a pool's places, waiting or in flight.
+// Client is the client that has most of a pool's places, waiting or in flight, and of how many.
 type Client struct {
 	Name   string `json:"name"`
 	Places int    `json:"places"`
+	Of     int    `json:"of"`
 }
 
 // mergeUpstreams adds what a gateway knows of its upstreams to what others do.
@@ -87,15 +96,13 @@ func mergeUpstreams(all []Upstream, gateway string, its []Upstream) []Upstream {
 			o.DownAt = append(o.DownAt, gateway)
 			o.DownSeconds, o.Why = max(o.DownSeconds, u.DownSeconds), cmp.Or(o.Why, u.Why)
 		}
-		switch {
-		case u.Unanswered == 0:
-		case o.Unanswered == 0:
-			o.QuietSeconds = u.QuietSeconds
-		default:
-			o.QuietSeconds = min(o.QuietSeconds, u.QuietSeconds)
+		o.QuietSeconds = max(o.QuietSeconds, u.QuietSeconds) // who has just begun to ask knows nothing
+		if o.AnsweredSeconds == 0 || u.AnsweredSeconds > 0 && u.AnsweredSeconds < o.AnsweredSeconds {
+			o.AnsweredSeconds = u.AnsweredSeconds
 		}
 		o.Up = o.Up || u.Up
 		o.InFlight += u.InFlight
+		o.K, o.SlotsInUse = cmp.Or(o.K, u.K), o.SlotsInUse+u.SlotsInUse
 		o.Unanswered += u.Unanswered
 		o.Recent.add(u.Recent)
 		o.Header.add(u.Header)
@@ -107,16 +114,18 @@ func mergeUpstreams(all []Upstream, gateway string, its []Upstream) []Upstream {
 // largest returns who has most places, of what each gateway says of its own.
 func largest(of []PoolPart) Client {
 	var most Client
-	places := make(map[string]int)
+	all, places := 0, make(map[string]int)
 	for _, p := range of {
 		if p.Client.Places == 0 {
 			continue
 		}
+		all += p.Client.Of
 		n := places[p.Client.Name] + p.Client.Places
 		if places[p.Client.Name] = n; n > most.Places {
-			most = Client{p.Client.Name, n}
+			most.Name, most.Places = p.Client.Name, n
 		}
 	}
+	most.Of = all
 	return most
 }
 
@@ -139,6 +148,15 @@ const (
 	UpstreamSlow    = "slow"
 )
 
+// Busy says how many requests are in flight at the upstream or, where it has a k of its own, how many
+// of its slots are in use.
+func (u Upstream) Busy() string {
+	if u.K == nil {
+		return strconv.Itoa(u.InFlight)
+	}
+	return fmt.Sprintf("%d of %d", u.SlotsInUse, *u.K)
+}
+
 // Word describes an upstream in one word.
 func (u Upstream) Word() string {
 	usual := 0.0
@@ -148,7 +166,7 @@ func (u Upstream) Word() string {
 	switch {
 	case !u.Up:
 		return upstreamDown
-	case u.Unanswered > 0 && u.QuietSeconds > max(quietLeast, slowFactor*usual/1000):
+	case u.Unanswered > 0 && u.Quiet() > max(quietLeast, slowFactor*usual/1000):
 		return UpstreamSilent
 	case u.Recent.bad() > badShare:
 		return UpstreamFailing
@@ -164,13 +182,21 @@ func (u Upstream) Word() string {
 // ErrorsPerSecond is the mean of the last 60 seconds.
 func (u Upstream) ErrorsPerSecond() float64 { return float64(u.Recent.Errors+u.Recent.Failed) / 60 }
 
+// Quiet is for how many seconds it has given no answer to anybody while requests wait.
+func (u Upstream) Quiet() float64 {
+	if u.AnsweredSeconds > 0 {
+		return min(u.QuietSeconds, u.AnsweredSeconds)
+	}
+	return u.QuietSeconds
+}
+
 // trouble says what is wrong with an upstream; empty: nothing is.
 func (u Upstream) trouble() string {
 	switch u.Word() {
 	case UpstreamUp:
 		return ""
 	case UpstreamSilent:
-		return fmt.Sprintf("%s has not answered for %s; %s for an answer", u.URL, Seconds(u.QuietSeconds), count(u.Unanswered, "request waits", "requests wait"))
+		return fmt.Sprintf("%s has not answered for %s; %s for an answer", u.URL, Seconds(u.Quiet()), count(u.Unanswered, "request waits", "requests wait"))
 	case UpstreamFailing:
 		of := count(int(min(u.Recent.Ended, math.MaxInt32)), "request", "requests")
 		switch {
@@ -226,9 +252,12 @@ func (p Pool) service() []string {
 	if f.TicketsHolding > 0 && f.TicketsHolding >= p.K && f.Waiting > 0 {
 		say("tickets hold all %s, one for %s; %s", count(p.K, "slot", "slots"), Seconds(f.OldestHoldSeconds), count(f.Waiting, "request waits", "requests wait"))
 	}
-	if places := f.InFlight + f.Waiting; f.Client.Places > 2*p.K && float64(f.Client.Places) >= crowdedShare*float64(places) &&
-		(f.Client.Places < places || f.Recent.Refused > 0) {
-		say("the client %s has %d of %d places; others wait or are refused", f.Client.Name, f.Client.Places, places)
+	switch c := f.Client; {
+	case c.Places <= 2*p.K || float64(c.Places) < crowdedShare*float64(c.Of):
+	case f.Recent.Full > 0:
+		say("the client %s has %d of %d places, and the queue was full: %d refused in 60 s", c.Name, c.Places, c.Of, f.Recent.Full)
+	case c.Places < c.Of:
+		say("the client %s has %d of %d places; others wait", c.Name, c.Places, c.Of)
 	}
 	return out
 }

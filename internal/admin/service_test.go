@@ -29,7 +29,9 @@ func TestService(t *testing.T) {
 			[]string{"http://10.0.1.2:80 is down, for 8.0 s."},
 		},
 		"tickets": {PoolFleet{TicketsHolding: 6, OldestHoldSeconds: 150, Waiting: 8}, "", []string{"tickets hold all 6 slots, one for 2 min 30 s; 8 requests wait."}},
-		"client":  {PoolFleet{InFlight: 6, Waiting: 94, Client: Client{"192.0.2.7", 90}}, "", []string{"the client 192.0.2.7 has 90 of 100 places; others wait or are refused."}},
+		"client":  {PoolFleet{InFlight: 6, Waiting: 94, Client: Client{"192.0.2.7", 90, 100}}, "", []string{"the client 192.0.2.7 has 90 of 100 places; others wait."}},
+		"alone":   {PoolFleet{InFlight: 6, Waiting: 83, Client: Client{"192.0.2.7", 90, 90}, Recent: Recent{Refused: 9}}, "", nil}, // refused for another cause
+		"full":    {PoolFleet{InFlight: 6, Waiting: 83, Client: Client{"192.0.2.7", 90, 90}, Recent: Recent{Refused: 9, Full: 5}}, "", []string{"the client 192.0.2.7 has 90 of 90 places, and the queue was full: 5 refused in 60 s."}},
 	} {
 		p := Pool{Name: "p", K: 6, Fleet: c.pool}
 		for i := range c.want {
@@ -48,14 +50,14 @@ func TestService(t *testing.T) {
 func TestMergeUpstreams(t *testing.T) {
 	var all []Upstream
 	for name, u := range map[string]Upstream{
-		"gw-1": {URL: "u", Up: true, InFlight: 2, Unanswered: 2, QuietSeconds: 40, Recent: Recent{Ended: 1}, Header: Times{1, 10}},
-		"gw-2": {URL: "u", InFlight: 1, Unanswered: 1, QuietSeconds: 2, DownSeconds: 3, Recent: Recent{Ended: 2, Failed: 1}, Header: Times{3, 30}},
+		"gw-1": {URL: "u", Up: true, InFlight: 2, Unanswered: 2, QuietSeconds: 40, AnsweredSeconds: 40, Recent: Recent{Ended: 1}, Header: Times{1, 10}},
+		"gw-2": {URL: "u", InFlight: 1, Unanswered: 1, QuietSeconds: 2, AnsweredSeconds: 7, DownSeconds: 3, Recent: Recent{Ended: 2, Failed: 1}, Header: Times{3, 30}},
 		"gw-3": {URL: "u", Up: true},
 	} {
 		all = mergeUpstreams(all, name, []Upstream{u})
 	}
 	u := all[0]
-	if len(all) != 1 || !u.Up || u.QuietSeconds != 2 || u.InFlight != 3 || u.Recent != (Recent{Ended: 3, Failed: 1}) || u.Header != (Times{4, 25}) || u.Word() != "failing" {
+	if len(all) != 1 || !u.Up || u.Quiet() != 7 || u.InFlight != 3 || u.Recent != (Recent{Ended: 3, Failed: 1}) || u.Header != (Times{4, 25}) || u.Word() != "failing" {
 		t.Errorf("%+v", all)
 	}
 }

@@ -48,8 +48,8 @@ type Cluster struct {
 	// empty while there is none.
 	Leader string `json:"leader"`
 	// Voters counts the gateways that vote on views. LossesTolerated is how many of
-	// them may be lost now while the others still agree, as far as the gateway that
-	// answers can reach them; below 0 they do not.
+	// them may be lost now while the others still agree, as far as they can be reached from,
+	// and answer, the gateway that is asked; below 0 they do not.
 	Voters          int `json:"voters"`
 	LossesTolerated int `json:"losses_tolerated"`
 	// Members of the view, by name.

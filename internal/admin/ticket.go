@@ -12,15 +12,15 @@ import (
 // The text of the error that wraps them is shown to the client.
 var (
 	// ErrInvalid: a value is not valid (400).
-	ErrInvalid = errors.New("admin: invalid")
+	ErrInvalid = errors.New("invalid")
 	// ErrUnknown: no such ticket, pool or gateway (404).
-	ErrUnknown = errors.New("admin: unknown")
+	ErrUnknown = errors.New("unknown")
 	// ErrConflict: the state is not what the caller expects (409).
-	ErrConflict = errors.New("admin: conflict")
+	ErrConflict = errors.New("conflict")
 	// ErrTooMany: a limit on tickets is reached (429).
-	ErrTooMany = errors.New("admin: too many")
+	ErrTooMany = errors.New("too many")
 	// ErrUnavailable: this gateway cannot do it now, another one might (503).
-	ErrUnavailable = errors.New("admin: unavailable")
+	ErrUnavailable = errors.New("unavailable")
 )
 
 const defaultTTL = 30 * time.Second

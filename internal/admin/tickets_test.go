@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admin/admintest"
@@ -355,7 +354,10 @@ func (c *fakeControl) Reload(context.Context) ([]string, error) {
 
 func (c *fakeControl) SetRate(context.Context, string, admin.RateChange) error { return nil }
 
-func (c *fakeControl) SetK(_ context.Context, pool string, k, was int) error {
+func (c *fakeControl) SetK(_ context.Context, pool, upstream string, k, was int) error {
+	if upstream != "" {
+		return c.note("k %s %s %d %d", pool, upstream, k, was)
+	}
 	return c.note("k %s %d %d", pool, k, was)
 }
 func (c *fakeControl) Drain(context.Context) error               { return c.note("drain") }
@@ -366,7 +368,7 @@ func (c *fakeControl) Ready() (bool, string)                     { return true, 
 func (c *fakeControl) handler(t *testing.T, token string) http.Handler {
 	t.Helper()
 	h, err := admin.NewHandler(admin.Config{
-		Source: c, Lines: c, Peers: c, Control: c, Tickets: admintest.NewTickets(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: prometheus.NewRegistry(),
+		Source: c, Lines: c, Peers: c, Control: c, Tickets: admintest.NewTickets(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: http.NotFoundHandler(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func (c Cluster) Agreement() string {
 // nothing can be agreed on. One that is stopped in order hands over first.
 func (c Cluster) IfLost(m Member) string {
 	switch {
-	case m.Status != StatusAlive || !m.LinkUp || c.LossesTolerated < 0:
+	case m.Status != StatusAlive || !m.LinkUp || !m.Answers && !m.Self || c.LossesTolerated < 0:
 		return ""
 	case m.Votes && c.LossesTolerated == 0:
 		return "all stop"

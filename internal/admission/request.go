@@ -22,6 +22,31 @@ type Request struct {
 	// Info describes the request to people who look at the line; nil: nothing is
 	// known. It must not change until the slot is released.
 	Info *RequestInfo
+	// Holder is told when the slot is lost; nil: nobody is.
+	Holder Holder
+}
+
+// Holder is who asks for a slot, and then has it.
+type Holder interface {
+	// LoseSlot is called once, soon after the slot may be used no longer, and not after its
+	// Release. It may be called before Acquire has returned: then the slot is lost already, or
+	// Acquire fails. It must not block.
+	LoseSlot()
+}
+
+// Slot is the right of one request to be in flight. It is safe for concurrent use.
+type Slot interface {
+	// Release gives the slot back. It is called once, when the upstream has nothing more to do
+	// with the request; also for a lost slot.
+	Release()
+	// Fence is the value of the header Kgate-Fence: pool/founded/epoch/serial, no two the same,
+	// so that an upstream can tell what comes too late.
+	Fence() string
+	// Valid reports whether the slot may still be used: a gateway that has lost its lease sends
+	// nothing. It is asked before each write to the upstream and must be fast.
+	Valid() bool
+	// GrantInfo describes how the slot was granted.
+	GrantInfo() GrantInfo
 }
 
 // RequestInfo describes a request to people.

@@ -63,6 +63,8 @@ type Ticket struct {
 	ETA      time.Duration
 	// Fence of a granted ticket: pool/founded/epoch/serial.
 	Fence string
+	// Upstream that the slot of a granted ticket is for: see [UpstreamOf].
+	Upstream string
 	// Grant of a granted ticket. Between gateways its name is Entry.
 	Grant GrantInfo `json:"Entry"`
 	// Arrived is when it was taken in. Place names it in listings of the line, and is
@@ -97,11 +99,12 @@ func (t Ticket) MarshalJSON() ([]byte, error) {
 		ETA      string      `json:"eta,omitempty"`
 		TTL      string      `json:"ttl"`
 		Fence    string      `json:"fence,omitempty"`
+		Upstream string      `json:"upstream,omitempty"`
 		Expires  time.Time   `json:"expires"`
 		Left     string      `json:"left"`
 	}{
 		ID: t.ID, Pool: t.Pool, State: t.State(), Position: t.Position, ETA: eta,
-		TTL: t.TTL.String(), Fence: t.Fence, Expires: time.Now().Add(t.Left).UTC().Round(time.Millisecond),
+		TTL: t.TTL.String(), Fence: t.Fence, Upstream: t.Upstream, Expires: time.Now().Add(t.Left).UTC().Round(time.Millisecond),
 		Left: max(0, t.Left).Truncate(time.Millisecond).String(),
 	})
 }

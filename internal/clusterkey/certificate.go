@@ -92,7 +92,7 @@ func (a *authority) issue(name string) (tls.Certificate, error) {
 func (a *authority) sign(template, parent *x509.Certificate, public any) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, a.key)
 	if err != nil {
-		return nil, fmt.Errorf("clusterkey: %w", err)
+		return nil, err
 	}
 	return x509.ParseCertificate(der)
 }

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Size is the length of a key in bytes.
-const Size = 32
+// size is the length of a key in bytes.
+const size = 32
 
 // maxKeys bounds a ring. Replacing a key needs two.
 const maxKeys = 8
 
 // errKey is wrapped by every error of [Parse].
-var errKey = errors.New("clusterkey: not a cluster key")
+var errKey = errors.New("not a cluster key")
 
 // Ring is the keys of one cluster. The zero value has none. It is not changed
 // once it is made, and safe for concurrent use.
@@ -26,7 +26,7 @@ type Ring struct{ keys [][]byte }
 
 // New returns a new random key as a line of a key file, without the line end.
 func New() string {
-	key := make([]byte, Size)
+	key := make([]byte, size)
 	_, _ = rand.Read(key) // never fails
 	return base64.StdEncoding.EncodeToString(key)
 }
@@ -44,9 +44,9 @@ func Parse(text []byte) (Ring, error) {
 		switch {
 		case err != nil:
 			return Ring{}, fmt.Errorf("%w: line %d is not base64", errKey, n+1)
-		case len(key) != Size:
-			return Ring{}, fmt.Errorf("%w: line %d holds %d bytes, a key has %d", errKey, n+1, len(key), Size)
-		case bytes.Equal(key, make([]byte, Size)):
+		case len(key) != size:
+			return Ring{}, fmt.Errorf("%w: line %d holds %d bytes, a key has %d", errKey, n+1, len(key), size)
+		case bytes.Equal(key, make([]byte, size)):
 			return Ring{}, fmt.Errorf("%w: line %d is all zeros", errKey, n+1)
 		case r.has(key):
 			return Ring{}, fmt.Errorf("%w: line %d is there twice", errKey, n+1)
@@ -70,18 +70,8 @@ func (r Ring) has(key []byte) bool {
 	return false
 }
 
-// Gossip returns the keys for gossip, [Size] bytes each: the first encrypts,
-// any of them decrypts.
-func (r Ring) Gossip() [][]byte {
-	keys := make([][]byte, 0, len(r.keys))
-	for _, key := range r.keys {
-		keys = append(keys, derive(key, "kgate gossip v1"))
-	}
-	return keys
-}
-
 func derive(key []byte, purpose string) []byte {
-	out, err := hkdf.Key(sha256.New, key, nil, purpose, Size)
+	out, err := hkdf.Key(sha256.New, key, nil, purpose, size)
 	if err != nil {
 		panic("clusterkey: " + err.Error()) // only for lengths that are too long
 	}

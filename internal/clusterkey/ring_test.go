@@ -59,9 +59,6 @@ func many(n int) string {
 // the same, or gateways of two versions could not talk.
 func TestDerivedForGood(t *testing.T) {
 	r := ring(t, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
-	if got := hex.EncodeToString(r.Gossip()[0]); got != goldenGossip {
-		t.Errorf("gossip key %s, want %s", got, goldenGossip)
-	}
 	a, err := newAuthority(r.keys[0])
 	if err != nil {
 		t.Fatal(err)
@@ -89,10 +86,7 @@ func TestDerivedForGood(t *testing.T) {
 	}
 }
 
-const (
-	goldenGossip    = "7d16e02c307f70a2d5dc9433f6a1d39c7b6670aff5c9723dd7c02bc65d2a1bb7"
-	goldenAuthority = "fbe8f4750870bd839ad30cdd5acd368c67f9f54c87e652f4168514a3db06ef3d"
-)
+const goldenAuthority = "fbe8f4750870bd839ad30cdd5acd368c67f9f54c87e652f4168514a3db06ef3d"
 
 // handshake returns the name that the server saw of the client, or the first
 // error of either end.
@@ -164,9 +158,6 @@ func TestReplaceAKey(t *testing.T) {
 			if name, err := handshake(t, configs[i], configs[j]); err != nil || name != "gw-1" {
 				t.Errorf("step %d with step %d: %q, %v", i, j, name, err)
 			}
-			if !decrypts(steps[i], steps[j]) {
-				t.Errorf("step %d cannot read the gossip of step %d", i, j)
-			}
 		}
 	}
 	stranger, err := ring(t, foreign).TLS("gw-1")
@@ -181,19 +172,6 @@ func TestReplaceAKey(t *testing.T) {
 			t.Error("a gateway talks to a key that is not in its ring")
 		}
 	}
-	if decrypts(steps[3], steps[0]) {
-		t.Error("the old key is still accepted for gossip")
-	}
-}
-
-// decrypts reports whether a has the key that b encrypts with.
-func decrypts(a, b Ring) bool {
-	for _, key := range a.Gossip() {
-		if bytes.Equal(key, b.Gossip()[0]) {
-			return true
-		}
-	}
-	return false
 }
 
 func TestNoKeyNoTLS(t *testing.T) {

@@ -34,6 +34,7 @@ var effects = []struct {
 	{"listen.hsts", EffectReload},
 	{"listen.allow", EffectReload},
 	{"listen.deny", EffectReload},
+	{"listen.waiting_header_bytes", EffectReload},
 	{"listen", EffectRestart},
 	{"cluster", EffectRestart},
 	{"drain.waiting", EffectRestart},

@@ -11,7 +11,6 @@ import (
 const reloadable = `
 node: {name: gw-1}
 listen: {https: ":8443", tls: {cert: a.pem, key: a-key.pem}}
-cluster: {gossip_key: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}
 pools:
   - {name: downloads, k: 8, upstreams: ["http://127.0.0.1:9000"]}
   - {name: uploads, k: 1, upstreams: ["http://127.0.0.1:9001"], reclaim: hold, hold: {max: 1m}}
@@ -30,7 +29,6 @@ func TestReload(t *testing.T) {
 	for _, edit := range [][2]string{
 		{"name: gw-1", "name: gw-2"},
 		{`":8443", tls: {cert: a.pem`, `":9443", header_timeout: 3s, tls: {cert: b.pem`},
-		{"MDEyMzQ1", "MTIzNDU2"},
 		{"k: 8,", "k: 9, binding: early, queue: {timeout: 90m, limit: 5, order: fair, per_client: {key: 'header:x-key', limit: 2}}, fence: false,"},
 		{"127.0.0.1:9000\"", "127.0.0.1:9000\", \"http://127.0.0.1:9009\""},
 		{"max: 1m", "max: 2m"},

@@ -98,10 +98,8 @@ type Listen struct {
 	AdminNames []string `yaml:"admin_names"`
 	// TCP serves clients that speak other protocols than HTTP.
 	TCP []Listener `yaml:"tcp"`
-	// Peer is the address for the other gateways, over TCP.
+	// Peer is the address for the other gateways, over TCP, which they join.
 	Peer string `yaml:"peer"`
-	// Gossip is the address for serf, over UDP and TCP.
-	Gossip string `yaml:"gossip"`
 	// ProxyProtocol are the peers whose connections must begin with a PROXY header,
 	// version 1 or 2; others must not send one.
 	ProxyProtocol []netip.Prefix `yaml:"proxy_protocol"`
@@ -111,6 +109,10 @@ type Listen struct {
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// MaxHeaderBytes is the largest size of a request's header.
 	MaxHeaderBytes int `yaml:"max_header_bytes"`
+	// WaitingHeaderBytes is how large the headers of all waiting requests may be together.
+	// What does not fit is refused at once (`queue-full`), unless a slot is free. The
+	// process may take twice as much for them, and some more for each request.
+	WaitingHeaderBytes int `yaml:"waiting_header_bytes"`
 	// MaxConnections is how many client connections may be open at once; the next one
 	// waits. 0: 7/16 of the file descriptors.
 	MaxConnections int `yaml:"max_connections"`
@@ -163,8 +165,6 @@ type HSTS struct {
 	MaxAge time.Duration `yaml:"max_age"`
 	// IncludeSubdomains applies it to all subdomains of the host.
 	IncludeSubdomains bool `yaml:"include_subdomains"`
-	// Preload asks browser vendors to put the host on their list.
-	Preload bool `yaml:"preload"`
 }
 
 // Value returns the header's value; "" if there is none.
@@ -175,9 +175,6 @@ func (h HSTS) Value() string {
 	value := fmt.Sprintf("max-age=%d", int64(h.MaxAge.Seconds()))
 	if h.IncludeSubdomains {
 		value += "; includeSubDomains"
-	}
-	if h.Preload {
-		value += "; preload"
 	}
 	return value
 }
@@ -197,7 +194,7 @@ func (l Listen) RedirectPort() int {
 
 // Cluster says how this gateway finds the others and how they protect their traffic.
 type Cluster struct {
-	// Join are gossip addresses, host:port, of gateways to join; any one
+	// Join are addresses, host:port, of the peer ports of gateways to join; any one
 	// member is enough.
 	Join []string `yaml:"join"`
 	// BootstrapExpect is the number of gateways that found the cluster together. 0 or 1:
@@ -214,11 +211,6 @@ type Cluster struct {
 	// traffic between them. One on each line: the first is used, all are accepted. It is
 	// read again when it changes.
 	KeyFile string `yaml:"key_file"`
-	// GossipKey encrypts gossip. It goes with tls, in place of key_file.
-	GossipKey Key `yaml:"gossip_key"`
-	// GossipKeyFile holds the gossip key, in place of gossip_key. One on each line: the
-	// first encrypts, all decrypt. It is read again when it changes.
-	GossipKeyFile string `yaml:"gossip_key_file"`
 	// TLS is mutual TLS between gateways with certificates of your own, in place of
 	// key_file. Set all three files or none.
 	TLS PeerTLS `yaml:"tls"`
@@ -227,10 +219,8 @@ type Cluster struct {
 	Insecure bool `yaml:"insecure"`
 }
 
-// guarded reports whether only gateways with the keys can use the peer and gossip ports.
-func (c Cluster) guarded() bool {
-	return c.KeyFile != "" || c.TLS.Enabled() && (c.GossipKeyFile != "" || len(c.GossipKey) > 0)
-}
+// guarded reports whether only gateways with the keys can use the peer port.
+func (c Cluster) guarded() bool { return c.KeyFile != "" || c.TLS.Enabled() }
 
 // PeerTLS names the PEM files of mutual TLS between gateways.
 type PeerTLS struct {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -71,13 +70,10 @@ func TestEveryKey(t *testing.T) {
 		Trusted   any
 	}{c.Node, c.Listen, c.Cluster, c.Pools, c.Routes, c.Log, c.Telemetry, c.TrustedProxies})
 	checkGolden(t, "testdata/every-key.golden", strings.ReplaceAll(got, "} ", "}\n")+"\n")
-	if string(c.Cluster.GossipKey) != "0123456789abcdef0123456789abcdef" {
-		t.Errorf("gossip key %q", []byte(c.Cluster.GossipKey))
-	}
 	pool, _ := c.pool("downloads")
 	for _, path := range leaves(reflect.TypeFor[Config](), "") {
-		if path == "cluster.gossip_key_file" || path == "cluster.key_file" {
-			continue // exclude gossip_key
+		if path == "cluster.key_file" {
+			continue // excludes tls
 		}
 		if !c.src.given(path) && !c.src.given(strings.Replace(path, "routes[0].upstreams", "routes[1].upstreams", 1)) {
 			t.Errorf("%s is not in every-key.yaml", path)
@@ -130,7 +126,7 @@ func TestDefaults(t *testing.T) {
 // TestNulls: a list or group whose entries are all commented out is as if it
 // were not there.
 func TestNulls(t *testing.T) {
-	c := mustParse(t, minimal+"cluster:\n  join:\n  #- 10.0.0.2:7946\nlog:\ntrusted_proxies:\n")
+	c := mustParse(t, minimal+"cluster:\n  join:\n  #- 10.0.0.2:7080\nlog:\ntrusted_proxies:\n")
 	if c.Cluster.Lease != 3*time.Second || c.Log != Default().Log || c.Cluster.Join != nil {
 		t.Errorf("%+v", c)
 	}
@@ -178,9 +174,9 @@ func TestBootstrap(t *testing.T) {
 		{nil, 0, 1},
 		{nil, 1, 1},
 		{nil, 3, 3},
-		{[]string{"10.0.0.2:7946"}, 0, 0},
-		{[]string{"10.0.0.2:7946"}, 1, 0},
-		{[]string{"10.0.0.2:7946"}, 3, 3},
+		{[]string{"10.0.0.2:7080"}, 0, 0},
+		{[]string{"10.0.0.2:7080"}, 1, 0},
+		{[]string{"10.0.0.2:7080"}, 3, 3},
 	} {
 		c := Config{Cluster: Cluster{Join: tc.join, BootstrapExpect: tc.expect}}
 		if got := c.Bootstrap(); got != tc.want {
@@ -273,7 +269,6 @@ listen:
     cert: DIR/a.pem
     key: DIR/absent.pem
 cluster:
-  gossip_key_file: DIR/token
   tls:
     ca: DIR/a.pem
     cert: DIR
@@ -298,8 +293,8 @@ routes: [{pool: a}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(Lines(every.CheckFiles())); n != len(fileKeys)-3 { // it names no upstream's ca, and has its key in the file itself
-		t.Errorf("%d of %d files are missed", n, len(fileKeys)-3)
+	if n := len(Lines(every.CheckFiles())); n != len(fileKeys)-2 { // it names no upstream's ca, and no cluster key
+		t.Errorf("%d of %d files are missed", n, len(fileKeys)-2)
 	}
 }
 
@@ -356,12 +351,6 @@ func TestAliasBomb(t *testing.T) {
 }
 
 func TestKeyStaysSecret(t *testing.T) {
-	c := mustParse(t, minimal+"cluster: {gossip_key: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}\n")
-	text, _ := c.Cluster.GossipKey.MarshalText()
-	shown := fmt.Sprintf("%v %+v %#v %s %s", c.Cluster, c.Cluster, c.Cluster.GossipKey, slog.AnyValue(c.Cluster.GossipKey).Resolve(), text)
-	if strings.Contains(shown, "0123") || strings.Contains(shown, "MDEy") || strings.Contains(shown, "0x30") || strings.Contains(shown, "48 49") {
-		t.Errorf("shown: %s", shown)
-	}
 	for _, broken := range []string{"gossip_key: MDEyMzQ1", "gossip_key: [MDEyMzQ1]", "gossip_key: {MDEyMzQ1: x}", "gosip_key: MDEyMzQ1", "gossip_key:\n    MDEyMzQ1", "gossip_key: &x !t MDEyMzQ1", "key: MDEyMzQ1Njc4OWFiY2RlZg=="} {
 		_, err := Parse("kgate.yaml", []byte(minimal+"cluster:\n  lease: 1ms\n  "+broken+"\n"))
 		if err == nil || strings.Contains(err.Error(), "MDEyMzQ1") {
@@ -384,13 +373,7 @@ func TestYAML(t *testing.T) {
 	}
 	text := c.YAML()
 	checkGolden(t, "testdata/every-key.printed.golden", string(text))
-	// A configuration whose secrets were kept in it needs them put back.
-	again := mustParse(t, strings.Replace(string(text), `gossip_key_file: ""`, "gossip_key_file: gossip.key", 1))
-	again.Cluster.GossipKeyFile = ""
-	if len(again.Cluster.GossipKey) > 0 {
-		t.Error("a secret was printed")
-	}
-	again.Cluster.GossipKey = c.Cluster.GossipKey
+	again := mustParse(t, string(text))
 	if _, changes := c.Reload(again); len(changes) > 0 {
 		t.Errorf("printed and read again: %+v", changes)
 	}
@@ -439,14 +422,14 @@ func FuzzParse(f *testing.F) {
 		if err := applied(c, Overrides{}); err != nil {
 			t.Fatalf("no overrides: %v", err)
 		}
-		if bytes.Contains(data, []byte("@")) || c.Cluster.TLS.Enabled() && len(c.Cluster.GossipKey) > 0 {
-			return // a password is not printed, nor the key that has to be there
+		if bytes.Contains(data, []byte("@")) {
+			return // a password is not printed
 		}
 		again, err := Parse("printed.yaml", c.YAML())
 		if err != nil {
 			t.Fatalf("printed and refused: %v\n%s", err, c.YAML())
 		}
-		if _, changes := c.Reload(again); len(changes) > 1 || len(changes) == 1 && changes[0].Key != keyGossipKey {
+		if _, changes := c.Reload(again); len(changes) > 0 {
 			t.Fatalf("printed and read again: %+v\n%s", changes, c.YAML())
 		}
 	})

@@ -1,19 +1,18 @@
 package config
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"net/netip"
 	"net/url"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 // maxNodes bounds the values that one file expands to; aliases multiply.
@@ -43,7 +42,7 @@ func placeOf(n ast.Node, key string) place {
 	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
 		n = m.Values[0].Key
 	}
-	p := place{secret: key == keyGossipKey}
+	p := place{secret: key == "cluster.gossip_key"}
 	if t := n.GetToken(); t != nil && t.Position != nil {
 		p.line, p.column = t.Position.Line, t.Position.Column
 	}
@@ -74,6 +73,10 @@ func (d *decoder) value(key string, node ast.Node, v reflect.Value) {
 	case kindList:
 		d.list(key, node, v)
 	case kindWhole, kindNumber, kindSwitch, kindText, kindParsed:
+		if _, keys := node.(*ast.MappingNode); keys && isUpstream(key) {
+			d.upstream(key, node, v)
+			return
+		}
 		d.scalar(key, at, node, v)
 	}
 }
@@ -235,7 +238,22 @@ func (d *decoder) entry(key, name string, entry *ast.MappingValueNode, v reflect
 	d.value(path, entry.Value, field)
 }
 
+// gone are keys that there were, by their names without numbers: why they are gone, and what to do.
+var gone = map[string][2]string{
+	"listen.gossip":           {"gossip goes over the peer port, under its key", "remove it, and write the ports of listen.peer in cluster.join"},
+	"cluster.gossip_key":      {"gossip goes over the peer port, under its key", "remove it: cluster.tls or cluster.key_file is enough"},
+	"cluster.gossip_key_file": {"gossip goes over the peer port, under its key", "remove it: cluster.tls or cluster.key_file is enough"},
+	"pools[].ask_interval":    {"it follows from the delay between the gateways", "remove it"},
+	"listen.hsts.preload":     {"nobody was known who needs it", "remove it"},
+}
+
+var numbers = regexp.MustCompile(`\[\d+\]`)
+
 func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
+	if why := gone[numbers.ReplaceAllString(joinKey(key, name), "[]")]; why[0] != "" {
+		d.fail(at, joinKey(key, name), "is gone: "+why[0], why[1])
+		return
+	}
 	known := keysOf(t)
 	d.fail(at, joinKey(key, clip(name)), "unknown key", unknownKeyHint(name, known))
 	// The key that was meant is not missing, it is misspelt: one error will do.
@@ -308,74 +326,38 @@ func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 	}
 }
 
-func isScalar(node ast.Node) bool {
-	_, ok := node.(ast.ScalarNode)
-	return ok
+// upstreamEntry is such an upstream as the file has it.
+type upstreamEntry struct {
+	URL *url.URL `yaml:"url"`
+	K   int      `yaml:"k"`
 }
 
-func text(node ast.Node) (string, bool) {
-	switch n := node.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.LiteralNode:
-		return n.Value.Value, true
+// isUpstream matches the key of one of a pool's upstreams.
+func isUpstream(key string) bool {
+	return indexes.ReplaceAllString(key, "[]") == keyPools+"[].upstreams[]"
+}
+
+// upstream decodes an upstream that is written as keys.
+func (d *decoder) upstream(key string, node ast.Node, v reflect.Value) {
+	var e upstreamEntry
+	d.mapping(key, node, reflect.ValueOf(&e).Elem())
+	if d.src.broken(key) || d.src.broken(key+".url") || d.src.broken(key+".k") {
+		d.src.fail(key)
+		return
+	}
+	switch {
+	case e.URL == nil:
+		d.fail(node, key+".url", "is missing", hintURL)
+	case e.URL.Fragment != "":
+		d.fail(node, key+".url", "holds "+quote("#"+e.URL.Fragment), "write the URL without # and what follows it: k is its share")
+	case !d.src.given(key + ".k"):
+		d.fail(node, key+".k", "is missing", "write how many requests this upstream may get at once, such as k: 2; or the URL alone, without braces")
+	case e.K < 1 || e.K > kmutex.MaxK:
+		d.fail(node, key+".k", fmt.Sprintf("%d is out of range", e.K), fmt.Sprintf("write a whole number from 1 to %d", kmutex.MaxK))
 	default:
-		return "", false
+		e.URL.Fragment = "k=" + strconv.Itoa(e.K)
+		v.Set(reflect.ValueOf(e.URL))
+		return
 	}
-}
-
-func wholeNumber(node ast.Node) (int64, bool) {
-	n, ok := node.(*ast.IntegerNode)
-	if !ok {
-		return 0, false
-	}
-	switch i := n.Value.(type) {
-	case int64:
-		return i, true
-	case uint64:
-		return int64(i), i <= math.MaxInt64 // the caller checks ok
-	default:
-		return 0, false
-	}
-}
-
-// isDigits reports whether node is a whole number without quotes, however
-// long.
-func isDigits(node ast.Node) bool {
-	t := node.GetToken()
-	return (t.Type == token.StringType || t.Type == token.IntegerType) && t.Value != "" && strings.Trim(t.Value, "0123456789") == ""
-}
-
-func number(node ast.Node) (float64, bool) {
-	if f, ok := node.(*ast.FloatNode); ok {
-		return f.Value, true
-	}
-	n, ok := wholeNumber(node)
-	return float64(n), ok
-}
-
-// parseInto parses s as v's type wants it.
-func parseInto(s string, v reflect.Value) error {
-	switch p := v.Addr().Interface().(type) {
-	case *time.Duration:
-		return assign(p, s, parseDuration)
-	case **url.URL:
-		return assign(p, s, parseUpstream)
-	case *netip.Prefix:
-		return assign(p, s, parsePrefix)
-	case *netip.Addr:
-		return assign(p, s, parseAddr)
-	case encoding.TextUnmarshaler:
-		return p.UnmarshalText([]byte(s)) // a problemError
-	default:
-		return problem("cannot be read", "report this as a defect of kgate")
-	}
-}
-
-func assign[T any](to *T, s string, parse func(string) (T, error)) error {
-	t, err := parse(s)
-	if err == nil {
-		*to = t
-	}
-	return err
+	d.src.fail(key)
 }

@@ -14,14 +14,14 @@ func Default() *Config {
 	return &Config{
 		Node: Node{Role: RoleGateway},
 		Listen: Listen{
-			HTTP:   ":8080",
-			Admin:  "127.0.0.1:9080",
-			Peer:   hostaddr.DefaultPeer,
-			Gossip: hostaddr.DefaultGossip,
+			HTTP:  ":8080",
+			Admin: "127.0.0.1:9080",
+			Peer:  hostaddr.DefaultPeer,
 
-			HeaderTimeout:  10 * time.Second,
-			IdleTimeout:    2 * time.Minute,
-			MaxHeaderBytes: 16 << 10,
+			HeaderTimeout:      10 * time.Second,
+			IdleTimeout:        2 * time.Minute,
+			MaxHeaderBytes:     16 << 10,
+			WaitingHeaderBytes: 32 << 20,
 		},
 		Cluster:   Cluster{Lease: admission.DefaultLease, Replicas: admission.DefaultReplicas},
 		Drain:     Draining{Timeout: AutoDuration{Auto: true}, Waiting: WaitingRefuse},
@@ -72,20 +72,13 @@ func (c *Config) alone() bool {
 
 // ForPeers returns where to listen for other gateways, and the address at which
 // they reach this one: the configured ones. A gateway that is alone and has no cluster key
-// listens on free ports of 127.0.0.1 in place of the defaults, so that no other machine
-// reaches them.
-func (c *Config) ForPeers() (peer, gossip string, advertise netip.Addr) {
-	peer, gossip, advertise = c.Listen.Peer, c.Listen.Gossip, c.Node.Advertise
-	if !c.alone() {
-		return peer, gossip, advertise
+// listens on a free port of 127.0.0.1 in place of the default, so that no other machine
+// reaches it.
+func (c *Config) ForPeers() (listen string, advertise netip.Addr) {
+	if c.alone() && c.Listen.Peer == hostaddr.DefaultPeer {
+		return hostaddr.Alone, hostaddr.BoundTo(hostaddr.Alone)
 	}
-	if peer == hostaddr.DefaultPeer {
-		peer, advertise = hostaddr.Alone, hostaddr.BoundTo(hostaddr.Alone)
-	}
-	if gossip == hostaddr.DefaultGossip {
-		gossip = hostaddr.Alone
-	}
-	return peer, gossip, advertise
+	return c.Listen.Peer, c.Node.Advertise
 }
 
 // pool returns the pool of that name, and whether there is one.
@@ -101,10 +94,9 @@ func (c *Config) pool(name string) (Pool, bool) {
 // DefaultPool returns the defaults of a pool. Name and K have none.
 func DefaultPool() Pool {
 	return Pool{
-		Binding:     admission.BindingLate,
-		AskInterval: AutoDuration{Auto: true},
-		Queue:       Queue{Timeout: admission.DefaultQueueTimeout, Limit: admission.DefaultQueueLimit, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}, Page: Page{Keep: time.Minute}},
-		Hold:        Hold{Max: 30 * time.Minute, Idle: 90 * time.Second},
+		Binding: admission.BindingLate,
+		Queue:   Queue{Timeout: admission.DefaultQueueTimeout, Limit: admission.DefaultQueueLimit, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}, Page: Page{Keep: time.Minute}},
+		Hold:    Hold{Max: 30 * time.Minute, Idle: 90 * time.Second},
 		Health: Health{
 			Interval: admission.DefaultHealthInterval, Timeout: admission.DefaultHealthTimeout,
 			UnhealthyAfter: admission.DefaultUnhealthyAfter, HealthyAfter: admission.DefaultHealthyAfter,

@@ -19,7 +19,6 @@ var fileKeys = []string{
 	"listen.tls.certificates[].cert",
 	"listen.tls.certificates[].key",
 	"cluster.key_file",
-	"cluster.gossip_key_file",
 	"cluster.tls.ca",
 	"cluster.tls.cert",
 	"cluster.tls.key",

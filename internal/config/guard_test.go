@@ -10,27 +10,24 @@ import (
 func TestGuard(t *testing.T) {
 	const (
 		key = "key_file: cluster.key"
-		tls = "gossip_key_file: gossip.key, tls: {ca: ca.pem, cert: c.pem, key: k.pem}"
+		tls = "tls: {ca: ca.pem, cert: c.pem, key: k.pem}"
 	)
 	for _, c := range []struct {
 		name, listen, cluster string
-		peer, gossip          string // where it listens
+		peer                  string // where it listens
 		wrong                 string
 	}{
-		{"alone", "", "", "127.0.0.1:0", "127.0.0.1:0", ""},
-		{"alone, with the defaults written out", "peer: ':7080', gossip: ':7946'", "", "127.0.0.1:0", "127.0.0.1:0", ""},
-		{"alone, for others to join", "", key, ":7080", ":7946", ""},
-		{"alone, on an address of its own", "peer: 10.0.0.1:7080", "", "", "", "listen.peer"},
-		{"alone, gossip on an address of its own", "gossip: 10.0.0.1:7946", "", "", "", "listen.gossip"},
-		{"alone, on purpose in the clear", "", "insecure: true", ":7080", ":7946", ""},
-		{"on loopback", "peer: 127.0.0.1:7080, gossip: 'localhost:7946'", "join: ['127.0.0.1:7947']", "127.0.0.1:7080", "localhost:7946", ""},
-		{"joins", "", "join: ['10.0.0.2:7946']", "", "", "listen.peer"},
-		{"founds with others", "", "bootstrap_expect: 3", "", "", "listen.peer"},
-		{"joins, gossip open", "peer: 127.0.0.1:7080", "join: ['10.0.0.2:7946']", "", "", "listen.gossip"},
-		{"a gossip key alone", "", "join: ['10.0.0.2:7946'], gossip_key_file: gossip.key", "", "", "listen.peer"},
-		{"the cluster's key", "", "join: ['10.0.0.2:7946'], " + key, ":7080", ":7946", ""},
-		{"certificates", "", "join: ['10.0.0.2:7946'], " + tls, ":7080", ":7946", ""},
-		{"in the clear", "", "join: ['10.0.0.2:7946'], insecure: true", ":7080", ":7946", ""},
+		{"alone", "", "", "127.0.0.1:0", ""},
+		{"alone, with the defaults written out", "peer: ':7080'", "", "127.0.0.1:0", ""},
+		{"alone, for others to join", "", key, ":7080", ""},
+		{"alone, on an address of its own", "peer: 10.0.0.1:7080", "", "", "listen.peer"},
+		{"alone, on purpose in the clear", "", "insecure: true", ":7080", ""},
+		{"on loopback", "peer: 'localhost:7080'", "join: ['127.0.0.1:7081']", "localhost:7080", ""},
+		{"joins", "", "join: ['10.0.0.2:7080']", "", "listen.peer"},
+		{"founds with others", "", "bootstrap_expect: 3", "", "listen.peer"},
+		{"the cluster's key", "", "join: ['10.0.0.2:7080'], " + key, ":7080", ""},
+		{"certificates", "", "join: ['10.0.0.2:7080'], " + tls, ":7080", ""},
+		{"in the clear", "", "join: ['10.0.0.2:7080'], insecure: true", ":7080", ""},
 	} {
 		cfg, err := Parse("kgate.yaml", []byte(minimal+"listen: {"+c.listen+"}\ncluster: {"+c.cluster+"}\n"))
 		switch {
@@ -41,8 +38,8 @@ func TestGuard(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", c.name, err)
 		default:
-			if peer, gossip, _ := cfg.ForPeers(); peer != c.peer || gossip != c.gossip {
-				t.Errorf("%s: peer %s, gossip %s", c.name, peer, gossip)
+			if peer, _ := cfg.ForPeers(); peer != c.peer {
+				t.Errorf("%s: peer %s", c.name, peer)
 			}
 		}
 	}

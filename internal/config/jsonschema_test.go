@@ -28,6 +28,7 @@ type schema struct {
 	Properties  map[string]*schema `json:"properties,omitempty"`
 	Required    []string           `json:"required,omitempty"`
 	Additional  *bool              `json:"additionalProperties,omitempty"`
+	AnyOf       []*schema          `json:"anyOf,omitempty"`
 }
 
 // newSchema returns the schema of a group of keys.
@@ -35,7 +36,7 @@ func newSchema(group *reference) *schema {
 	s := &schema{Type: []string{"object", "null"}, Properties: map[string]*schema{}, Additional: ptr(false), Description: group.doc}
 	for _, key := range group.below {
 		s.Properties[key.name] = newValueSchema(key)
-		if key.defaultText() == "required" {
+		if key.defaultText() == "required" && key.path != "pools[].k" { // upstreams may have it
 			s.Required = append(s.Required, key.name)
 		}
 	}
@@ -51,6 +52,9 @@ func newValueSchema(key *reference) *schema {
 		return newSchema(key)
 	case kind == kindList:
 		s = &schema{Type: []string{"array", "null"}, Items: scalarSchema("", key.typ.Elem())}
+		if key.path == "pools[].upstreams" {
+			s.Items = &schema{AnyOf: []*schema{s.Items, upstreamSchema(s.Items)}}
+		}
 	default:
 		s = scalarSchema(key.path, key.typ)
 		if def := key.defaultText(); def != "" && def != "required" {
@@ -66,6 +70,12 @@ func newValueSchema(key *reference) *schema {
 	case EffectReload:
 	}
 	return s
+}
+
+// upstreamSchema returns the schema of an upstream with a k of its own.
+func upstreamSchema(url *schema) *schema {
+	k := scalarSchema("pools[].k", reflect.TypeFor[int]())
+	return &schema{Type: "object", Properties: map[string]*schema{"url": url, "k": k}, Required: []string{"url", "k"}, Additional: ptr(false)}
 }
 
 const durationPattern = `(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))*)`

@@ -41,6 +41,7 @@ func LoadWith(path string, o Overrides) (*Config, error) {
 		}
 	}
 	applied := c.apply(o)
+	c.sumK()
 	// A value that a flag replaces may be wrong in the file.
 	decoded = slices.DeleteFunc(decoded, func(err error) bool {
 		var e *valueError
@@ -59,6 +60,7 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, err
 	}
 	c.implyRoute()
+	c.sumK()
 	if err := c.check(errs); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // the struct gets a flag and a variable for each field. The tag key names the key of the
 // file that the field replaces as it is.
 type Overrides struct {
-	Upstream []string `name:"upstream" env:"KGATE_UPSTREAM" placeholder:"URL" help:"Proxy to this upstream. May be given several times: least in flight first."`
+	Upstream []string `name:"upstream" env:"KGATE_UPSTREAM" placeholder:"URL" help:"Proxy to this upstream. May be given several times: least in flight first. URL#k=2: at most 2 requests into this one."`
 	K        *int     `name:"k" env:"KGATE_K" placeholder:"N" help:"Let at most N requests into the upstream, over all gateways."`
 	Pool     string   `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool that --upstream and --k belong to (default: the only one, or \"default\")."`
 
@@ -23,15 +23,14 @@ type Overrides struct {
 	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" key:"node.admin_token_file" placeholder:"FILE" help:"File with the token that changes over the admin address require."`
 	Advertise      string `name:"advertise" env:"KGATE_ADVERTISE" placeholder:"IP" help:"Address under which the other gateways reach this one."`
 
-	ListenHTTP   string `name:"listen-http" env:"KGATE_LISTEN_HTTP" key:"listen.http" placeholder:"ADDR" help:"Address for clients (default :8080)."`
-	ListenHTTPS  string `name:"listen-https" env:"KGATE_LISTEN_HTTPS" key:"listen.https" placeholder:"ADDR" help:"Address for clients over TLS (default: none)."`
-	TLSCert      string `name:"tls-cert" env:"KGATE_TLS_CERT" key:"listen.tls.cert" placeholder:"FILE" help:"Certificate for --listen-https, PEM."`
-	TLSKey       string `name:"tls-key" env:"KGATE_TLS_KEY" key:"listen.tls.key" placeholder:"FILE" help:"Private key of that certificate, PEM."`
-	ListenAdmin  string `name:"listen-admin" env:"KGATE_LISTEN_ADMIN" key:"listen.admin" placeholder:"ADDR" help:"Address for the status page, the API, metrics and health checks (default 127.0.0.1:9080)."`
-	ListenPeer   string `name:"listen-peer" env:"KGATE_LISTEN_PEER" key:"listen.peer" placeholder:"ADDR" help:"Address for other gateways (default :7080)."`
-	ListenGossip string `name:"listen-gossip" env:"KGATE_LISTEN_GOSSIP" key:"listen.gossip" placeholder:"ADDR" help:"Address for gossip, UDP and TCP (default :7946)."`
+	ListenHTTP  string `name:"listen-http" env:"KGATE_LISTEN_HTTP" key:"listen.http" placeholder:"ADDR" help:"Address for clients (default :8080)."`
+	ListenHTTPS string `name:"listen-https" env:"KGATE_LISTEN_HTTPS" key:"listen.https" placeholder:"ADDR" help:"Address for clients over TLS (default: none)."`
+	TLSCert     string `name:"tls-cert" env:"KGATE_TLS_CERT" key:"listen.tls.cert" placeholder:"FILE" help:"Certificate for --listen-https, PEM."`
+	TLSKey      string `name:"tls-key" env:"KGATE_TLS_KEY" key:"listen.tls.key" placeholder:"FILE" help:"Private key of that certificate, PEM."`
+	ListenAdmin string `name:"listen-admin" env:"KGATE_LISTEN_ADMIN" key:"listen.admin" placeholder:"ADDR" help:"Address for the status page, the API, metrics and health checks (default 127.0.0.1:9080)."`
+	ListenPeer  string `name:"listen-peer" env:"KGATE_LISTEN_PEER" key:"listen.peer" placeholder:"ADDR" help:"Address for other gateways (default :7080)."`
 
-	Join            []string `name:"join" env:"KGATE_JOIN" key:"cluster.join" placeholder:"ADDR" help:"Gossip address of a gateway to join. May be given several times; one is enough."`
+	Join            []string `name:"join" env:"KGATE_JOIN" key:"cluster.join" placeholder:"ADDR" help:"Peer address, host:port, of a gateway to join. May be given several times; one is enough."`
 	ClusterKeyFile  string   `name:"cluster-key-file" env:"KGATE_CLUSTER_KEY_FILE" key:"cluster.key_file" placeholder:"FILE" help:"File with the cluster key, made by kgate keygen."`
 	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" key:"cluster.insecure" help:"Allow unprotected traffic between gateways on addresses that other machines can reach."`
 	BootstrapExpect *int     `name:"bootstrap-expect" env:"KGATE_BOOTSTRAP_EXPECT" key:"cluster.bootstrap_expect" placeholder:"N" help:"Found the cluster when N gateways have met."`
@@ -183,7 +182,7 @@ func (a *applier) newPool(c *Config, o Overrides) bool {
 		a.mark("pools[0].name", "pool")
 	}
 	c.Pools = []Pool{p}
-	if o.K == nil {
+	if o.K == nil && !strings.Contains(strings.Join(o.Upstream, " "), "#k=") {
 		a.flagError("k", "is missing", "write how many requests the upstream may get at once, such as --k 8")
 		a.src.fail("pools[0].k")
 	}

@@ -33,8 +33,8 @@ func TestFlagsAlone(t *testing.T) {
 	c, err := LoadWith("", Overrides{
 		Upstream: []string{"http://127.0.0.1:9000", "http://127.0.0.1:9001"}, K: ptr(3),
 		Name: "gw-1", DataDir: "/tmp/x", Advertise: "10.0.0.1",
-		ListenHTTP: ":1", ListenAdmin: "localhost:2", ListenPeer: ":3", ListenGossip: ":4", ListenHTTPS: ":5", TLSCert: "c", TLSKey: "k",
-		ClusterKeyFile: "cluster.key", Join: []string{"10.0.0.2:7946"}, BootstrapExpect: ptr(3), LogLevel: "debug", LogFormat: "text", DrainTimeout: "5m",
+		ListenHTTP: ":1", ListenAdmin: "localhost:2", ListenPeer: ":3", ListenHTTPS: ":5", TLSCert: "c", TLSKey: "k",
+		ClusterKeyFile: "cluster.key", Join: []string{"10.0.0.2:7080"}, BootstrapExpect: ptr(3), LogLevel: "debug", LogFormat: "text", DrainTimeout: "5m",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,11 +47,11 @@ func TestFlagsAlone(t *testing.T) {
 		t.Errorf("routes = %+v", c.Routes)
 	}
 	l := c.Listen
-	if got, want := strings.Join([]string{l.HTTP, l.Admin, l.Peer, l.Gossip, l.HTTPS, l.TLS.Cert, l.TLS.Key, c.Cluster.KeyFile}, " "), ":1 localhost:2 :3 :4 :5 c k cluster.key"; got != want {
+	if got, want := strings.Join([]string{l.HTTP, l.Admin, l.Peer, l.HTTPS, l.TLS.Cert, l.TLS.Key, c.Cluster.KeyFile}, " "), ":1 localhost:2 :3 :5 c k cluster.key"; got != want {
 		t.Errorf("listen = %s, want %s", got, want)
 	}
 	got := fmt.Sprintf("%v %v %v %v %v", c.Node, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log, c.DrainTimeout())
-	if want := "{gw-1 gateway /tmp/x 10.0.0.1 } [10.0.0.2:7946] 3 {debug text true structured} 5m0s"; got != want {
+	if want := "{gw-1 gateway /tmp/x 10.0.0.1 } [10.0.0.2:7080] 3 {debug text true structured} 5m0s"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
@@ -74,7 +74,7 @@ func TestEveryOverrideCounts(t *testing.T) {
 		case name == "Upstream":
 			o.Upstream = []string{"http://127.0.0.1:1"}
 		case name == "Join":
-			o.Join = []string{"10.0.0.9:7946"}
+			o.Join = []string{"10.0.0.9:7080"}
 		case f.Kind() == reflect.Bool:
 			f.SetBool(true)
 		case f.Kind() == reflect.Pointer:
@@ -200,7 +200,6 @@ func TestResolve(t *testing.T) {
 		"given":            {func(c *Config) { c.Node.Advertise = parseMust(t, "10.9.9.9") }, addrs("10.0.0.5/8"), "10.9.9.9"},
 		"peer on loopback": {func(c *Config) { c.Listen.Peer = "127.0.0.1:7080" }, addrs("10.0.0.5/8"), "127.0.0.1"},
 		"localhost":        {func(c *Config) { c.Listen.Peer = "localhost:7080" }, addrs("10.0.0.5/8"), "127.0.0.1"},
-		"gossip bound":     {func(c *Config) { c.Listen.Gossip = "10.0.0.6:7946" }, addrs("10.0.0.5/8"), "10.0.0.6"},
 		"peer unspecified": {func(c *Config) { c.Listen.Peer = "0.0.0.0:7080" }, addrs("10.0.0.5/8"), "10.0.0.5"},
 	} {
 		c := mustParse(t, minimal)

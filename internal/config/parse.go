@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kgate/kgate/internal/socket"
+	"github.com/kgate/kgate/kmutex"
 )
 
 const hintURL = "write a URL such as http://127.0.0.1:9000"
@@ -69,7 +70,9 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 		return "holds a user name, which is not passed on", "write the URL without the part before @"
 	case u.RawQuery != "" || u.ForceQuery:
 		return "holds a query, which is not passed on", "write the URL without ? and what follows it"
-	case u.Fragment != "" && !isWeight(u.Fragment):
+	case isK(u.Fragment) && !slices.Contains(schemes, schemeTCP):
+		return "has a k, and no pool", "write the upstream under a pool, and pool: NAME here"
+	case u.Fragment != "" && !isWeight(u.Fragment) && !isK(u.Fragment):
 		return "holds " + quote("#"+u.Fragment) + ", which is not a weight", fmt.Sprintf("write #weight=N, with N from 1 to %d, or leave it out", maxWeight)
 	case isService(u) && u.Port() != "":
 		return quote(u.Host) + " is the name of a service, and has a port", "remove the port: the SRV records of the name have it"
@@ -85,10 +88,17 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 // isService reports whether the host of an upstream is the name of SRV records.
 func isService(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") }
 
-// server returns an upstream without its weight.
+// server returns an upstream without its weight or its k.
 func server(u *url.URL) string {
 	s, _, _ := strings.Cut(u.String(), "#")
 	return s
+}
+
+func fragmentOf(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Fragment
 }
 
 // maxWeight is the largest weight of an upstream.
@@ -134,7 +144,7 @@ func parseAddr(s string) (netip.Addr, error) {
 	}
 	if host, _, splitErr := net.SplitHostPort(s); splitErr == nil {
 		if _, err := netip.ParseAddr(host); err == nil {
-			return netip.Addr{}, problem(quote(s)+" has a port", "write "+host+"; the ports are those of listen.peer and listen.gossip")
+			return netip.Addr{}, problem(quote(s)+" has a port", "write "+host+"; the port is that of listen.peer")
 		}
 	}
 	return netip.Addr{}, problem(quote(s)+" is not an IP address", "write an address of this machine, such as 10.0.0.1")
@@ -145,7 +155,7 @@ func parseAddr(s string) (netip.Addr, error) {
 func checkHostPort(s string, dial bool) (wrong, hint string) {
 	hint = `write "host:port", such as ":8080" or "127.0.0.1:8080"`
 	if dial {
-		hint = `write "host:port", such as "10.0.0.2:7946"`
+		hint = `write "host:port", such as "10.0.0.2:7080"`
 	}
 	if s == "" {
 		return "is empty", hint
@@ -178,4 +188,11 @@ func isHost(s string) bool {
 		return true
 	}
 	return len(s) <= 253 && s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == ""
+}
+
+// isK reports whether s, the fragment of an upstream's URL, is its k.
+func isK(s string) bool {
+	text, ok := strings.CutPrefix(s, "k=")
+	n, err := strconv.Atoi(text)
+	return ok && err == nil && n >= 1 && n <= kmutex.MaxK
 }

@@ -20,21 +20,20 @@ import (
 type Pool struct {
 	// Name of the pool, the same on every gateway.
 	Name string `yaml:"name"`
-	// K is the capacity of a new pool. Later the k that the cluster has agreed on counts.
+	// K is the capacity of a new pool. Later the k that the cluster has agreed on counts. Where
+	// upstreams have a k of their own it is their sum, and must not be written.
 	K int `yaml:"k"`
 	// Binding is when a request is bound to a token: late, when one is free for it, or
 	// early, when the request arrives, as in the published algorithm.
 	Binding admission.Binding `yaml:"binding"`
-	// AskInterval is the least time between two asks of one gateway for places in line:
-	// requests that arrive at different gateways less than that apart may change places.
-	// auto: four times the number of gateways times the delay between them.
-	AskInterval AutoDuration `yaml:"ask_interval"`
 	// Upstreams serve the pool: http, https or h2c (HTTP/2 in the clear), with an
 	// optional path that goes before the request's; tcp://host:port for listen.tcp;
 	// unix:/PATH, HTTP/1.1. A host that begins with an underscore
 	// (http://_http._tcp.example.com) is the name of SRV records. The one with the fewest
-	// requests in flight for its weight (#weight=3) is next. None: the pool gives out
-	// slots, as tickets, and proxies nothing.
+	// requests in flight for its weight (#weight=3) is next. {url: URL, k: 2}, for all of them or
+	// none: it gets at most 2 at once, over all gateways; that counts for a new pool, and then
+	// what the cluster has agreed on. No upstreams: the pool gives out slots, as tickets, and
+	// proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
 	// Backup are upstreams for when no other one can take the request or connection.
 	Backup []*url.URL `yaml:"backup"`
@@ -171,7 +170,8 @@ func (v *validator) pool(key string, p Pool) {
 	} else {
 		v.name(key+".name", p.Name, admission.IsPoolName, "write 1 to 64 of a-z, 0-9, - _ and .")
 	}
-	if p.K == 0 && !v.src.given(key+".k") {
+	v.shares(key, p)
+	if p.K == 0 && !v.src.given(key+".k") && !slices.Contains(p.Upstreams, nil) { // one of these may have had it
 		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")
 	} else {
 		v.whole(key+".k", p.K, 1, kmutex.MaxK)
@@ -179,9 +179,6 @@ func (v *validator) pool(key string, p Pool) {
 	oneOf(v, key+".binding", p.Binding, bindings)
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
 	v.proxyProtocol(key, p)
-	if !p.AskInterval.Auto {
-		v.duration(key+".ask_interval", p.AskInterval.Duration, 0)
-	}
 	v.upstreams(key+".upstreams", p.Upstreams, poolSchemes)
 	v.backup(key, p)
 	v.health(key+".health", p.Health)
@@ -223,6 +220,9 @@ func (v *validator) proxyProtocol(key string, p Pool) {
 func (v *validator) backup(key string, p Pool) {
 	v.upstreams(key+".backup", p.Backup, poolSchemes)
 	for i, b := range p.Backup {
+		if isK(fragmentOf(b)) {
+			v.wrong(fmt.Sprintf("%s.backup[%d]", key, i), "has a k of its own, as only upstreams have", "write the URL alone")
+		}
 		at := fmt.Sprintf("%s.backup[%d]", key, i)
 		if b == nil || v.src.broken(key+".upstreams") {
 			continue

@@ -18,16 +18,11 @@ func (c *Config) YAML() []byte {
 func printKeys(b *bytes.Buffer, indent string, v reflect.Value) {
 	for i := range v.NumField() {
 		name, field := v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
-		if name == "" {
+		if pool, of := v.Interface().(Pool); name == "" || of && name == "k" && pool.sharesK() {
 			continue
 		}
 		fmt.Fprintf(b, "%s%s:", indent, name)
-		key, secret := field.Interface().(Key)
 		switch {
-		case secret && len(key) > 0:
-			b.WriteString(" \"\" # secret, not shown\n")
-		case secret:
-			b.WriteString(" \"\"\n")
 		case kindOf(field) == kindMapping:
 			b.WriteString("\n")
 			printKeys(b, indent+"  ", field)

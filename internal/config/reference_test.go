@@ -364,6 +364,8 @@ func TestShownExamples(t *testing.T) {
 func (r *reference) valueText() string {
 	name, words := valueType(r.path, r.typ)
 	switch text := r.defaultText(); {
+	case r.path == "pools[].k":
+		return name + ", required unless the upstreams have one"
 	case text == "required":
 		return name + ", required"
 	case text == "" || text == "false" || len(words) > 0 && text == words[0]:

@@ -38,7 +38,7 @@ func (c *Config) resolve(hostname func() (string, error), interfaces func() ([]n
 	if c.Node.Advertise.IsValid() {
 		return nil
 	}
-	addr, err := hostaddr.Advertised(interfaces, c.Listen.Peer, c.Listen.Gossip)
+	addr, err := hostaddr.Advertised(interfaces, c.Listen.Peer)
 	if err != nil {
 		return fmt.Errorf("%w its addresses: %w; write node.advertise", ErrHost, err)
 	}

@@ -35,7 +35,6 @@ var (
 		reflect.TypeFor[AutoDuration]():  "auto or a duration, such as 2ms",
 		reflect.TypeFor[Rate]():          "a rate, such as 100MiB/s",
 		reflect.TypeFor[ClientKey]():     "ip or a header, such as header:X-Api-Key",
-		reflect.TypeFor[Key]():           "a key in base64",
 		reflect.TypeFor[Status]():        "a status, such as 503 or 5xx",
 		reflect.TypeFor[HeaderField]():   `a header field, such as "X-Real-IP: {client}" (in quotes)`,
 	}

@@ -9,15 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
-// show writes a value as the file would, on one line; secrets are not shown.
+// show writes a value as the file would, on one line.
 func show(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return showDuration(x)
 	case *url.URL:
-		return textOf(x.Redacted())
+		return showUpstream(x)
 	case netip.Addr:
 		if !x.IsValid() {
 			return `""`
@@ -68,4 +70,12 @@ func textOf(s string) string {
 		return strconv.Quote(strings.ToValidUTF8(s, "?"))
 	}
 	return s
+}
+
+// showUpstream writes an upstream as the file has it.
+func showUpstream(u *url.URL) string {
+	if k := admission.UpstreamK(u); k > 0 {
+		return fmt.Sprintf("{url: %s, k: %d}", textOf(admission.UpstreamURL(u)), k)
+	}
+	return textOf(u.Redacted())
 }

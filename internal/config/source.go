@@ -219,8 +219,7 @@ func (s *source) excerpt(line, column int) string {
 	return fmt.Sprintf("\n  %s | %s\n  %*s | %s^", number, text, len(number), "", mark)
 }
 
-// mayHoldSecret reports whether a line looks as if the gossip key, under
-// whatever spelling, or a password in a URL were in it.
+// mayHoldSecret reports whether a line looks as if a key, as cluster.gossip_key was, or a password in a URL were in it.
 func mayHoldSecret(line string) bool {
 	line = strings.ToLower(line)
 	return strings.Contains(line, "secret") || strings.Contains(line, "@") ||

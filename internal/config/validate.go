@@ -13,12 +13,11 @@ import (
 
 // Keys that more than one place refers to.
 const (
-	keyAdmin     = "listen.admin"
-	keyGossipKey = "cluster.gossip_key"
-	keyHTTPS     = "listen.https"
-	keyPools     = "pools"
-	keyRoutes    = "routes"
-	keyTCP       = "listen.tcp"
+	keyAdmin  = "listen.admin"
+	keyHTTPS  = "listen.https"
+	keyPools  = "pools"
+	keyRoutes = "routes"
+	keyTCP    = "listen.tcp"
 
 	keyCertificates = "listen.tls.certificates"
 	keyErrorPages   = "error_pages"
@@ -108,21 +107,8 @@ func (v *validator) cluster(c Cluster) {
 		v.wrong("cluster.lease", c.Lease.String()+" is too long: the slots of a lost gateway come back no sooner", "write "+maxLease.String()+" or less")
 	}
 	v.whole("cluster.replicas", c.Replicas, 0, 16)
-	switch len(c.GossipKey) {
-	case 0, 16, 24, 32:
-	default:
-		v.wrong(keyGossipKey, fmt.Sprintf("is a key of %d bytes, where 32 belong", len(c.GossipKey)), hintKeygen)
-	}
-	if c.GossipKeyFile != "" && len(c.GossipKey) > 0 {
-		v.wrong("cluster.gossip_key_file", "is given beside gossip_key", "write one of them")
-	}
-	gossipKey := c.GossipKeyFile != "" || len(c.GossipKey) > 0
-	switch {
-	case c.KeyFile != "" && (gossipKey || c.TLS.Enabled()):
-		v.wrong("cluster.key_file", "is given beside tls or a gossip key, which it replaces", "write key_file alone, or tls and gossip_key_file")
-	case c.TLS.Enabled() && !gossipKey && !v.src.broken(keyGossipKey):
-		v.wrong("cluster.tls", "leaves gossip open",
-			"write gossip_key_file, the file made by: kgate keygen --gossip")
+	if c.KeyFile != "" && c.TLS.Enabled() {
+		v.wrong("cluster.key_file", "is given beside tls, which it replaces", "write one of them")
 	}
 	if t := c.TLS; t.Enabled() {
 		for i, name := range t.Names {

@@ -13,7 +13,7 @@ import (
 
 func (v *validator) listen(l Listen, adminTokenFile string) {
 	type listener struct{ key, addr string }
-	all := []listener{{"listen.http", l.HTTP}, {keyHTTPS, l.HTTPS}, {keyAdmin, l.Admin}, {"listen.peer", l.Peer}, {"listen.gossip", l.Gossip}}
+	all := []listener{{"listen.http", l.HTTP}, {keyHTTPS, l.HTTPS}, {keyAdmin, l.Admin}, {"listen.peer", l.Peer}}
 	for i, t := range l.TCP {
 		all = append(all, listener{fmt.Sprintf("%s[%d].addr", keyTCP, i), t.Addr})
 	}
@@ -49,6 +49,7 @@ func (v *validator) listen(l Listen, adminTokenFile string) {
 	v.duration("listen.header_timeout", l.HeaderTimeout, 1)
 	v.duration("listen.idle_timeout", l.IdleTimeout, 1)
 	v.whole("listen.max_header_bytes", l.MaxHeaderBytes, 4096, 16<<20)
+	v.whole("listen.waiting_header_bytes", l.WaitingHeaderBytes, 1<<20, math.MaxInt32)
 	v.whole("listen.max_connections", l.MaxConnections, 0, math.MaxInt32)
 }
 
@@ -127,17 +128,15 @@ func (v *validator) httpsOnly(l Listen) {
 	if !l.HTTPSOnly && l.HTTPSPort != 0 {
 		v.wrong("listen.https_port", "has no effect without https_only", "write https_only: true, too, or remove it")
 	}
-	const key, year = "listen.hsts", 365 * 24 * time.Hour
+	const key = "listen.hsts"
 	h := l.HSTS
 	v.duration(key+".max_age", h.MaxAge, 0)
 	switch {
 	case v.src.broken(key + ".max_age"):
 	case h.MaxAge > 0 && h.MaxAge < time.Second:
 		v.wrong(key+".max_age", h.MaxAge.String()+" is too short", "write whole seconds; a year is 8760h")
-	case h.MaxAge == 0 && (h.IncludeSubdomains || h.Preload):
+	case h.MaxAge == 0 && h.IncludeSubdomains:
 		v.wrong(key, "has no effect without max_age", "write max_age, such as 24h; a year is 8760h")
-	case h.Preload && (h.MaxAge < year || !h.IncludeSubdomains):
-		v.wrong(key+".preload", "needs a year and all subdomains: the lists of browsers accept nothing else", "write max_age: 8760h and include_subdomains: true")
 	}
 }
 
@@ -153,23 +152,19 @@ func (v *validator) adminToken(addr, tokenFile string) {
 	}
 }
 
-// guard checks that not everybody who reaches the gateways' own ports may speak
+// guard checks that not everybody who reaches the peer port may speak
 // there.
 func (v *validator) guard(c *Config) {
-	if c.Cluster.guarded() || c.Cluster.Insecure || c.Cluster.TLS.Enabled() || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
+	if c.Cluster.guarded() || c.Cluster.Insecure || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
 		return // half a guard is reported elsewhere
 	}
-	for _, l := range []struct{ key, addr, std string }{
-		{"listen.peer", c.Listen.Peer, hostaddr.DefaultPeer}, {"listen.gossip", c.Listen.Gossip, hostaddr.DefaultGossip},
-	} {
-		if c.alone() && l.addr == l.std {
-			continue // becomes an address of this machine
-		}
-		if bad, _ := checkHostPort(l.addr, false); bad == "" && !hostaddr.BoundTo(l.addr).IsLoopback() {
-			v.wrong(l.key, quote(l.addr)+" is open to other machines, and there is no cluster.key_file",
-				"write one, made once by: kgate keygen --out cluster.key; or cluster.insecure: true, which lets everybody in")
-			return
-		}
+	addr := c.Listen.Peer
+	if c.alone() && addr == hostaddr.DefaultPeer {
+		return // becomes an address of this machine
+	}
+	if bad, _ := checkHostPort(addr, false); bad == "" && !hostaddr.BoundTo(addr).IsLoopback() {
+		v.wrong("listen.peer", quote(addr)+" is open to other machines, and there is no cluster.key_file",
+			"write one, made once by: kgate keygen --out cluster.key; or cluster.insecure: true, which lets everybody in")
 	}
 }
 

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -151,43 +149,6 @@ func (a *AutoDuration) UnmarshalText(text []byte) error {
 }
 
 func parseAuto(s string) (d AutoDuration, err error) { return d, d.UnmarshalText([]byte(s)) }
-
-// Key is a secret: neither it nor the line that holds it is ever printed.
-type Key []byte
-
-// String hides the key.
-func (k Key) String() string {
-	if len(k) == 0 {
-		return "none"
-	}
-	return "secret"
-}
-
-// GoString hides the key.
-func (k Key) GoString() string { return k.String() }
-
-// LogValue hides the key.
-func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
-
-// MarshalText hides the key.
-func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// UnmarshalText reads a key in base64; empty is no key.
-func (k *Key) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*k = nil
-		return nil
-	}
-	// The decoder's own error would quote a byte of the secret.
-	raw, err := base64.StdEncoding.DecodeString(string(text))
-	if err != nil {
-		return problem("is not base64", hintKeygen)
-	}
-	*k = raw
-	return nil
-}
-
-const hintKeygen = "write the output of: kgate keygen"
 
 // parseDuration reads a duration with a unit.
 func parseDuration(s string) (time.Duration, error) {

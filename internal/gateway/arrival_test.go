@@ -37,7 +37,7 @@ func TestArrivalIsTheCallers(t *testing.T) {
 				defer close(done)
 				name := goroutine()
 				caller.Store(&name)
-				if err := (&Slot{pool: p}).enter(admission.Request{Pool: testPool, Wait: -1}); err != nil {
+				if err := (&Slot{pool: p}).enter(&admission.Request{Pool: testPool, Wait: -1}); err != nil {
 					t.Error(err)
 				}
 			}()
@@ -87,7 +87,7 @@ func TestLeavesBeforeItsPlace(t *testing.T) {
 			p.mu.Lock()
 			for i := range slots {
 				slots[i].pool = p
-				if err := p.enqueue(&slots[i].claim, admission.Request{Pool: testPool, Client: "a"}, nil); err != nil {
+				if err := p.enqueue(&slots[i].claim, &admission.Request{Pool: testPool, Client: "a"}, nil); err != nil {
 					t.Fatal(err)
 				}
 				slots[i].ready = make(chan struct{})
@@ -141,7 +141,7 @@ func TestClientBoundIsTold(t *testing.T) {
 		var slots []*Slot
 		for range 4 { // one ticket waits
 			s := &Slot{pool: p}
-			err := s.enter(ask)
+			err := s.enter(&ask)
 			if err != nil {
 				t.Fatal(err)
 			}

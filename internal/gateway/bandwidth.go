@@ -27,7 +27,9 @@ import (
 // have their own.
 type bandwidth struct {
 	down, up pace.Pacer
+	known    membership.Rate // to the pacers
 	parts    parts
+	none     bool // the pacers know that there are no parts
 }
 
 // parts is what each token carries, in bytes per second; 0: there is no rate.
@@ -56,13 +58,23 @@ func (b *bandwidth) init(valid func() bool, short func()) {
 	}
 }
 
+// transfer begins the two directions in which a request moves bytes.
+func (b *bandwidth) transfer() (down, up *pace.Flow) { return b.down.Join(), b.up.Join() }
+
 // follow makes what the view says hold at once where it is less.
 func (b *bandwidth) follow(spec membership.Pool) { b.parts = b.parts.lower(partsOf(spec)) }
 
 // setShare tells the pacers the pool's rate, and how many tokens' parts are here now.
 func (b *bandwidth) setShare(rate membership.Rate, tokens int) {
-	b.down.Rate.Store(rate.Down)
-	b.up.Rate.Store(rate.Up)
+	if b.known != rate {
+		b.known = rate
+		b.down.Rate.Store(rate.Down)
+		b.up.Rate.Store(rate.Up)
+	}
+	if b.none && b.parts == (parts{}) {
+		return // and there was none before
+	}
+	b.none = b.parts == (parts{})
 	b.down.Set(tokens, b.parts.down)
 	b.up.Set(tokens, b.parts.up)
 }

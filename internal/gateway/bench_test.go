@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -32,6 +33,10 @@ func (alone) Send(kmutex.Node, string, kmutex.Message) error                 { r
 func (alone) SendNow(kmutex.Node, string, kmutex.Message) error              { return nil }
 func (alone) SendPayload(context.Context, kmutex.Node, string, []byte) error { return nil }
 func (alone) Call(context.Context, transport.To, transport.Question) ([]byte, error) {
+	return nil, transport.ErrLinkDown
+}
+
+func (alone) Open(context.Context, transport.To, string) (net.Conn, error) {
 	return nil, transport.ErrLinkDown
 }
 func (alone) MeanRTT() time.Duration { return 0 }

@@ -19,14 +19,14 @@ func endedContext(t *testing.T) context.Context {
 }
 
 // BreakOff without Drain lets nobody in afterwards, and reaches those who were granted a
-// slot before it and ask for OnLost after it.
+// slot before it, once each.
 func TestBreakOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 2, admission.BindingLate, 0, PoolConfig{})
 		n := f.gateways[1]
-		early, late := slotAt(t, n), slotAt(t, n)
 		calls := 0
-		early.OnLost(func() { calls++ })
+		lost := lossFunc(func() { calls++ })
+		one, other := slotAt(t, n, lost), slotAt(t, n, lost)
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
@@ -41,16 +41,11 @@ func TestBreakOff(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, admission.Draining) {
 			t.Errorf("waiting: %v", err)
 		}
-		if calls != 1 {
-			t.Errorf("told %d times that the slot is lost", calls)
-		}
-		late.OnLost(func() { calls++ })
 		if calls != 2 {
-			t.Error("who asks after BreakOff is not told")
+			t.Errorf("told %d times that the two slots are lost", calls)
 		}
-		early.Release()
-		early.OnLost(func() { t.Error("told after Release") })
-		late.Release()
+		one.Release()
+		other.Release()
 		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Draining) {
 			t.Errorf("let in after BreakOff: %v", err)
 		}
@@ -135,9 +130,13 @@ func TestWaitNoMore(t *testing.T) {
 	})
 }
 
-func slotAt(t *testing.T, n *node) *Slot {
+func slotAt(t *testing.T, n *node, lost ...lossFunc) *Slot {
 	t.Helper()
-	s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+	req := admission.Request{Pool: testPool, Wait: -1}
+	for _, f := range lost {
+		req.Holder = f
+	}
+	s, err := n.Acquire(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,10 +144,10 @@ func slotAt(t *testing.T, n *node) *Slot {
 }
 
 // redeemedAt returns a request at one gateway on the slot of a ticket of another one.
-func redeemedAt(t *testing.T, user, owner *node) *Redeemed {
+func redeemedAt(t *testing.T, user, owner *node, lost lossFunc) *Redeemed {
 	t.Helper()
 	tk := request(t, owner, time.Minute)
-	r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
+	r, err := user.redeem(t.Context(), testPool, tk.ID, lost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +160,7 @@ func TestDrainWaitsForRedeemed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
 		owner, user := f.gateways[1], f.gateways[2]
-		r := redeemedAt(t, user, owner)
+		r := redeemedAt(t, user, owner, nil)
 		other := request(t, owner, time.Minute)
 		drained := make(chan struct{})
 		go func() {
@@ -176,7 +175,7 @@ func TestDrainWaitsForRedeemed(t *testing.T) {
 			t.Error("drained while a request uses a ticket's slot")
 		default:
 		}
-		if second, err := user.RedeemTicket(t.Context(), testPool, other.ID); err == nil {
+		if second, err := user.redeem(t.Context(), testPool, other.ID, nil); err == nil {
 			t.Error("redeemed while draining")
 			second.Release()
 		} else if !errors.Is(err, admission.Draining) {
@@ -184,7 +183,7 @@ func TestDrainWaitsForRedeemed(t *testing.T) {
 		}
 		r.Release()
 		<-drained
-		s, err := owner.RedeemTicket(t.Context(), testPool, other.ID)
+		s, err := owner.redeem(t.Context(), testPool, other.ID, nil)
 		if err != nil {
 			t.Errorf("a ticket that was refused elsewhere: %v", err)
 		} else {
@@ -202,9 +201,8 @@ func TestRedeemedIsLostWithItsGateway(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 			owner, user := f.gateways[1], f.gateways[2]
-			r := redeemedAt(t, user, owner)
 			lost := make(chan time.Time, 2)
-			r.OnLost(func() { lost <- time.Now() })
+			r := redeemedAt(t, user, owner, func() { lost <- time.Now() })
 			began, took := time.Now(), time.Duration(0)
 			if lapse {
 				took = time.Second

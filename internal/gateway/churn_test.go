@@ -27,7 +27,8 @@ func work(t *testing.T, wg *sync.WaitGroup, n *node, g *gauge, clients int, stop
 					return
 				default:
 				}
-				s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+				lost := make(chan struct{})
+				s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1, Holder: lossFunc(func() { close(lost) })})
 				if errors.Is(err, admission.Isolated) || errors.Is(err, admission.Draining) {
 					time.Sleep(50 * time.Millisecond)
 					continue
@@ -37,8 +38,6 @@ func work(t *testing.T, wg *sync.WaitGroup, n *node, g *gauge, clients int, stop
 					return
 				}
 				g.enter()
-				lost := make(chan struct{})
-				s.OnLost(func() { close(lost) })
 				select {
 				case <-time.After(hold):
 				case <-lost:
@@ -99,9 +98,8 @@ func TestLapsedLease(t *testing.T) {
 	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 2, 1, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		held := slotAt(t, n)
 		aborted := make(chan time.Time, 1)
-		held.OnLost(func() { aborted <- time.Now() })
+		held := slotAt(t, n, func() { aborted <- time.Now() })
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
@@ -124,8 +122,6 @@ func TestLapsedLease(t *testing.T) {
 		if held.Valid() {
 			t.Error("valid without a lease")
 		}
-		held.OnLost(func() { aborted <- time.Now() })
-		<-aborted // at once: it is lost already
 		held.Release()
 		f.expire()
 		n.heal()
@@ -165,7 +161,7 @@ func TestWakesUpWithoutLease(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, admission.Isolated) {
 			t.Errorf("granted without a lease: %v", err)
 		}
-		if err := (&Slot{pool: p}).enter(admission.Request{}); !errors.Is(err, admission.Isolated) {
+		if err := (&Slot{pool: p}).enter(new(admission.Request)); !errors.Is(err, admission.Isolated) {
 			t.Errorf("admitted without a lease: %v", err)
 		}
 		n.Follow()

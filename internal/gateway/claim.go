@@ -15,8 +15,6 @@ import (
 type claim struct {
 	client *client // nil if the pool does not distinguish clients
 	since  time.Time
-	// position among those that waited here when it asked.
-	position int
 	// owner and number name it for good.
 	owner  kmutex.Node
 	number uint64
@@ -27,15 +25,16 @@ type claim struct {
 	state   claimState
 	grant   kmutex.Grant
 	at      time.Time // when it was granted here
-	epoch   uint64    // in which it was granted
 	// founded says when the cluster was, for the fence.
 	founded int64
 	err     error         // why the wait ended without a grant
 	ready   chan struct{} // closed when the wait is over; nil if it never began
-	abort   func()        // see Slot.OnLost; nil once it is called
 	ticket  *pool.Ticket  // whose slot it is; nil: a request's
 	span    string        // see admission.Request
-	after   string        // see admission.GrantInfo
+	// holder is told of a loss; nil: nobody is, or it was told.
+	holder admission.Holder
+	// given is how it was granted. Unlike grant it does not change.
+	given admission.GrantInfo
 }
 
 type claimState uint8
@@ -46,6 +45,12 @@ const (
 	slotEnded
 	slotLost // with its incarnation, but its holder has not ended yet
 )
+
+// hold notes the grant, of an epoch. After is the span of the token's last holder.
+func (s *claim) hold(g kmutex.Grant, epoch uint64, after string) {
+	s.state, s.grant = slotGranted, g
+	s.given.Token, s.given.Epoch, s.given.Serial, s.given.After = int(g.Token), epoch, g.Serial, after
+}
 
 // wake ends the wait.
 func (s *claim) wake() {
@@ -59,23 +64,11 @@ func (s *claim) id(pool string) string {
 	return fmt.Sprintf("%s.%d.%d", pool, s.owner, s.number)
 }
 
-// fence is Slot.Fence.
+// fence is Slot.Fence. It needs no lock once the claim is granted.
 func (s *claim) fence(pool string) string {
 	b := make([]byte, 0, len(pool)+40)
 	b = append(append(b, pool...), '/')
 	b = append(strconv.AppendInt(b, s.founded, 10), '/')
-	b = append(strconv.AppendUint(b, s.epoch, 10), '/')
-	return string(strconv.AppendUint(b, s.grant.Serial, 10))
-}
-
-// grantInfo describes how the slot was granted.
-func (s *claim) grantInfo() admission.GrantInfo {
-	return admission.GrantInfo{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial, After: s.after}
-}
-
-// takeAbort returns what tells the holder that the slot is lost, for one call; nil if
-// there is nothing to call.
-func (s *claim) takeAbort() (abort func()) {
-	abort, s.abort = s.abort, nil
-	return abort
+	b = append(strconv.AppendUint(b, s.given.Epoch, 10), '/')
+	return string(strconv.AppendUint(b, s.given.Serial, 10))
 }

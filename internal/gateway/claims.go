@@ -61,9 +61,9 @@ func (c *claims) init(s *claim, since time.Time, t *pool.Ticket) {
 }
 
 // add takes in a new claim, which waits.
-func (c *claims) add(s *claim, req admission.Request, t *pool.Ticket) {
-	c.init(s, c.shared.now(), t)
-	s.info, s.span = req.Info, req.Span
+func (c *claims) add(s *claim, req *admission.Request, now time.Time, t *pool.Ticket) {
+	c.init(s, now, t)
+	s.info, s.span, s.holder = req.Info, req.Span, req.Holder
 	c.waiting++
 	if t == nil {
 		c.requests++
@@ -78,13 +78,13 @@ func (c *claims) grant(g kmutex.Grant, epoch uint64) *claim {
 	if s == nil {
 		return nil
 	}
-	s.state, s.grant, s.epoch, s.at = slotGranted, g, epoch, c.shared.now()
+	s.at = c.shared.moment()
+	s.hold(g, epoch, c.shared.spans.take(g.Token))
 	c.waiting--
 	c.use(1)
 	c.admitted(s)
 	c.rate.admitted(s.at, c.waiting > 0)
 	c.overtaken(s)
-	s.after = c.shared.spans.take(g.Token)
 	s.wake()
 	return s
 }
@@ -92,7 +92,7 @@ func (c *claims) grant(g kmutex.Grant, epoch uint64) *claim {
 // use notes that so many slots more are in use.
 func (c *claims) use(more int) {
 	c.inFlight += more
-	c.shared.watch.Slots(c.inFlight)
+	c.shared.watch.Slots(c.shared.moment(), c.inFlight)
 }
 
 // overtaken counts s if one that arrived here after it was admitted before it.
@@ -121,7 +121,7 @@ func (c *claims) release(s *claim) {
 	case slotGranted:
 		if !s.at.IsZero() {
 			const weight = 8 // as in serviceRate
-			if held := c.shared.now().Sub(s.at); c.hold == 0 {
+			if held := c.shared.moment().Sub(s.at); c.hold == 0 {
 				c.hold = held
 			} else {
 				c.hold += (held - c.hold) / weight
@@ -142,6 +142,15 @@ func (c *claims) release(s *claim) {
 	}
 }
 
+// again lets s, which holds a slot, wait for another one, ahead of all that wait here.
+func (c *claims) again(s *claim) {
+	s.state, s.ready = slotWaiting, make(chan struct{})
+	c.waiting++
+	c.use(-1)
+	c.returned(s)
+	c.want(kmutex.EventReturn, s.request)
+}
+
 // done notes that a request has ended.
 func (c *claims) done() {
 	c.requests--
@@ -156,7 +165,7 @@ func (c *claims) adopt(a pool.Adopted) {
 	s.request, s.placed = a.Number, arrived
 	c.slots[a.Number], c.held[t] = s, s
 	if t.Granted {
-		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
+		s.hold(t.Grant, t.Epoch, "")
 		c.use(1)
 	} else {
 		c.waiting++
@@ -205,18 +214,19 @@ func (c *claims) refuse(err error) {
 	}
 }
 
-// aborts returns what tells those who use slots that these are lost, to be called
-// without the lock.
-func (c *claims) aborts() (aborts []func()) {
+// losses returns what tells those who use slots that these are lost, once each, to be
+// called without the lock.
+func (c *claims) losses() (tell []func()) {
 	for g := range c.guests {
-		aborts = append(aborts, g.lose)
+		tell = append(tell, g.lose)
 	}
 	for _, s := range c.all() {
-		if abort := s.takeAbort(); s.state == slotGranted && abort != nil {
-			aborts = append(aborts, abort)
+		if s.state == slotGranted && s.holder != nil {
+			tell = append(tell, s.holder.LoseSlot)
+			s.holder = nil
 		}
 	}
-	return aborts
+	return tell
 }
 
 // void ends all claims with their incarnation, and returns how many waiting requests were

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -15,7 +16,7 @@ import (
 )
 
 // errConfig: a Config that cannot work.
-var errConfig = errors.New("gateway: bad configuration")
+var errConfig = errors.New("bad configuration")
 
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.
@@ -33,6 +34,8 @@ type Links interface {
 	SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error
 	// Call asks another gateway, and waits for its [Gateway.Answer].
 	Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error)
+	// Open opens a stream to another gateway, for its [Gateway.Accept].
+	Open(ctx context.Context, to transport.To, name string) (net.Conn, error)
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
 	MeanRTT() time.Duration
 }
@@ -89,7 +92,7 @@ type PoolObserver interface {
 	// AuditFailed counts that home found tokens lost or doubled.
 	AuditFailed()
 	// Slots reports how many slots are in use at this gateway from now on.
-	Slots(inUse int)
+	Slots(now time.Time, inUse int)
 }
 
 // Reason says why a pool entered a new epoch.
@@ -120,6 +123,9 @@ type Config struct {
 	// Replicas is the number of ring successors that keep a gateway's tickets. 0 counts as
 	// 1: a successor without a copy takes it for sure that nothing was told.
 	Replicas int
+	// Suspect is called with an upstream that has a k of its own and that another gateway could
+	// not reach. Nil: nobody wants to know.
+	Suspect func(pool, upstream string)
 	// Observer of the machines. It must not be nil.
 	Observer Observer
 	// Logger; nil: silent.
@@ -140,10 +146,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Observer == nil {
-		errs = append(errs, errors.New("gateway: Observer is nil: set one"))
+		errs = append(errs, errors.New("Observer is nil: set one"))
 	}
 	if c.Replicas < 0 {
-		errs = append(errs, fmt.Errorf("gateway: Replicas is %d: use 0 or a positive number", c.Replicas))
+		errs = append(errs, fmt.Errorf("a Replicas of %d: use 0 or a positive number", c.Replicas))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%w: %w", errConfig, errors.Join(errs...))

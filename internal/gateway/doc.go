@@ -37,6 +37,7 @@
 //	pools.go tickets.go               the pools by name; the tickets of one
 //	pool.go effects.go                poolDriver: one pool under its lock
 //	outbox.go bandwidth.go            what goes to other gateways; the pool's rate
+//	upstream.go                       which upstreams this gateway can use
 //	claims.go queue.go claim.go       requests that wait or hold a slot; who is next
 //	env.go view.go ...                what all pools share, and small parts
 //
@@ -48,7 +49,7 @@
 // A gateway admits as one incarnation, as long as its lease runs
 // (membership.Standing). The lease is looked at on every admission and after
 // every wake-up. When it ends, everything that the incarnation had is void: who
-// waits is refused, each slot in flight is told (Slot.OnLost), and only when all
+// waits is refused, each slot in flight is told (admission.Holder), and only when all
 // of them have ended does the gateway come back, as another (standing.go).
 //
 // # Epochs

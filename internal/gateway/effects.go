@@ -52,7 +52,7 @@ func (p *poolDriver) settle() {
 			}
 			p.events = p.events[:0]
 		case len(p.due) > 0:
-			p.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: p.placeNext(p.now())})
+			p.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: p.placeNext(p.moment())})
 		case p.pull.complete():
 			p.endPull()
 		default:
@@ -63,7 +63,7 @@ func (p *poolDriver) settle() {
 
 // step takes in an event that cannot be refused: one of this gateway's own.
 func (p *poolDriver) step(e kmutex.Event) {
-	fx, err := p.core.Step(e)
+	fx, err := p.core.Step(p.moment().Sub(p.started), e)
 	if err != nil {
 		// The driver and its machine disagree about a request. Going on could
 		// break the promise; stopping cannot.

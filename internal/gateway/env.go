@@ -50,7 +50,22 @@ type poolEnv struct {
 	log   *slog.Logger
 	watch PoolObserver
 	spans spanLinks // of the tokens that are here; the pool's lock guards them
+	// instant is when the request came, or gave its slot back, that is taken in now; zero: none
+	// is. It is one for all that follows, as a clock costs more than much of that. The pool's
+	// lock guards it.
+	instant time.Time
 }
+
+// moment is the time of what happens under the pool's lock.
+func (e *poolEnv) moment() time.Time {
+	if e.instant.IsZero() {
+		return e.now()
+	}
+	return e.instant
+}
+
+// over ends instant.
+func (e *poolEnv) over() { e.instant = time.Time{} }
 
 // clock is the time as package internal/pool wants it.
 func (e *env) clock() time.Duration { return e.now().Sub(e.started) }
@@ -67,9 +82,11 @@ func (e *env) askInterval(set time.Duration) time.Duration {
 }
 
 // entitled reports whether the incarnation may have requests in flight now.
-func (e *env) entitled(self kmutex.Node) bool {
+func (e *env) entitled(self kmutex.Node) bool { return e.entitledAt(self, e.now()) }
+
+func (e *env) entitledAt(self kmutex.Node, now time.Time) bool {
 	s := e.views.Standing()
-	return self != 0 && s.Node == self && e.now().Before(s.Until)
+	return self != 0 && s.Node == self && now.Before(s.Until)
 }
 
 // during returns a context that ends with ctx, or when holds is no longer true, which
@@ -137,7 +154,7 @@ func (e *env) call(ctx context.Context, m membership.Member, name string, questi
 		return err
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("gateway: answer of %s to %s: %w", m.Name, name, err)
+		return fmt.Errorf("answer of %s to %s: %w", m.Name, name, err)
 	}
 	return nil
 }

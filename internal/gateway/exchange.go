@@ -64,7 +64,7 @@ func answerBy(ctx context.Context, h http.Handler, path string, body []byte) ([]
 	w := answerWriter{header: make(http.Header), status: http.StatusOK}
 	h.ServeHTTP(&w, r)
 	if w.status != http.StatusOK {
-		return nil, fmt.Errorf("gateway: %s: %.200s", http.StatusText(w.status), w.Bytes())
+		return nil, fmt.Errorf("%s: %.200s", http.StatusText(w.status), w.Bytes())
 	}
 	return w.Bytes(), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -35,12 +36,13 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{pools: pools{
 		env:    env{cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, started: time.Now()},
-		limits: maps.Clone(cfg.Pools), drivers: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
+		limits: maps.Clone(cfg.Pools), barred: make(map[string][]string), drivers: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
 	}}
 	g.disk.kick, g.disk.none = make(chan struct{}, 1), cfg.DataDir == ""
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.standing.pools, g.standing.writer.pools, g.tickets.pools = &g.pools, &g.pools, &g.pools
-	g.tickets.polls = polls{of: make(map[pollKey]*poll), waiting: make(map[kmutex.Node]int)}
+	g.tickets.polls = polls{pools: &g.pools, of: make(map[pollKey]*poll), subscriptions: make(map[kmutex.Node]*subscription)}
+	g.tickets.watchers.of = make(map[string]net.Conn)
 	return g, nil
 }
 
@@ -60,7 +62,7 @@ func (g *Gateway) Start(links Links, views Views, fleet http.Handler) {
 func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte) error {
 	name, ours := strings.CutPrefix(topic, poolTopic)
 	if !ours {
-		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
+		return fmt.Errorf("node %d sends something about %q", from, topic)
 	}
 	l, err := pool.ParseLetter(from, payload)
 	if err != nil {
@@ -105,11 +107,11 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 }
 
 // BreakOff refuses new requests and those that wait, and tells those that use a slot,
-// a ticket's included, that it is lost (OnLost). It returns when none is left, or with
+// a ticket's included, that it is lost. It returns when none is left, or with
 // ctx's error: then some may still be in flight.
 func (g *Gateway) BreakOff(ctx context.Context) error {
 	g.draining.Store(true)
-	g.broken.Store(true) // before the pools' locks, under which OnLost reads it
+	g.broken.Store(true)
 	pools := g.all()
 	for _, p := range pools {
 		p.refuseWaiting(admission.Draining)

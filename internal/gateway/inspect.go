@@ -19,7 +19,7 @@ import (
 // somebody looks, and sorted after the pool's lock is released.
 
 // errUnknownEntry: nothing that waits here has this name.
-var errUnknownEntry = errors.New("gateway: nobody waits here under this name")
+var errUnknownEntry = errors.New("nobody waits here under this name")
 
 // Line is what one gateway knows of who is in a pool.
 type Line struct {
@@ -62,6 +62,29 @@ func (g *Gateway) Line(pool string, limit int) Line {
 	}
 	waiting, holding := look(p)
 	return Line{Waiting: entries(p, waiting, limit), Holding: entries(p, holding, limit)}
+}
+
+// Own returns the slots of a pool that have been held at this gateway for at least that long by who
+// is neither a request over the network nor a ticket, the first name first.
+func (g *Gateway) Own(pool string, least time.Duration) []LineEntry {
+	p := g.pool(pool)
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	var out []LineEntry
+	for _, s := range p.slots {
+		network := s.info != nil && (s.info.Method != "" || s.info.Remote.IsValid())
+		if held := now.Sub(s.at); s.state == slotGranted && s.ticket == nil && !network && held >= least {
+			e := s.entry(pool)
+			e.For = held
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b LineEntry) int { return cmp.Compare(a.ID, b.ID) })
+	return out
 }
 
 // look copies who is here.
@@ -212,6 +235,7 @@ type Crowd struct {
 	// Client is the address that has most places, waiting or in flight, and Places how many.
 	Client netip.Addr
 	Places int
+	All    int // places, at the same moment
 }
 
 // Crowd returns who has the places of a pool at this gateway.
@@ -223,7 +247,8 @@ func (g *Gateway) Crowd(pool string) Crowd {
 	now, clients := g.now(), make(map[netip.Addr]int)
 	oldest := now
 	p.mu.Lock()
-	for _, s := range p.all() {
+	all := p.all()
+	for _, s := range all {
 		from := s.since
 		if !s.at.IsZero() {
 			from = s.at
@@ -236,7 +261,7 @@ func (g *Gateway) Crowd(pool string) Crowd {
 		}
 	}
 	p.mu.Unlock()
-	c := Crowd{OldestHold: now.Sub(oldest)}
+	c := Crowd{OldestHold: now.Sub(oldest), All: len(all)}
 	for client, places := range clients {
 		if places > c.Places || places == c.Places && client.Less(c.Client) {
 			c.Client, c.Places = client, places

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -54,6 +55,32 @@ type node struct {
 	asks    int  // for places in line
 	alone   int  // of them, by SendNow
 	asked   int  // calls of other gateways
+}
+
+// lossFunc is a Holder.
+type lossFunc func()
+
+func (f lossFunc) LoseSlot() { f() }
+
+// Acquire returns the slot as this package has it.
+func (n *node) Acquire(ctx context.Context, req admission.Request) (*Slot, error) {
+	s := new(Slot)
+	if err := n.AcquireInto(ctx, s, req); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// redeem is RedeemTicket in the tests' pool, and returns the slot as this package has it. Lost is
+// called when it is lost; nil: nothing is.
+func (n *node) redeem(ctx context.Context, pool, id string, lost lossFunc) (*Redeemed, error) {
+	var holder admission.Holder
+	if lost != nil {
+		holder = lost
+	}
+	s, err := n.RedeemTicket(ctx, pool, id, holder)
+	r, _ := s.(*Redeemed)
+	return r, err
 }
 
 type delivery struct {
@@ -297,7 +324,7 @@ func (f *fleet) check() {
 	synctest.Wait()
 	time.Sleep(time.Second) // virtual: ask intervals end
 	synctest.Wait()
-	w := kmutex.World{K: f.view.Pools[0].K, Early: f.view.Pools[0].Binding == admission.BindingEarly}
+	w := kmutex.World{K: f.view.Pools[0].K, Classes: f.view.ForPool(f.view.Pools[0], 0, 0).Classes, Early: f.view.Pools[0].Binding == admission.BindingEarly}
 	for _, n := range f.all() {
 		if p := n.pool(testPool); p != nil {
 			p.mu.Lock()
@@ -351,9 +378,13 @@ func (n *node) Rejoin() {
 }
 
 // Recover implements Views.
-func (n *node) Recover(_ context.Context, _ string, epoch uint64, _ membership.Why) error {
+func (n *node) Recover(_ context.Context, _ string, epoch uint64, why membership.Why) error {
 	if n.View().Pools[0].Epoch == epoch {
-		n.fleet.nextEpoch(func(*membership.View, *membership.Pool) {})
+		n.fleet.nextEpoch(func(_ *membership.View, p *membership.Pool) {
+			if why.Whole {
+				p.Classes = slices.DeleteFunc(slices.Clone(p.Classes), func(c membership.Class) bool { return c.K == 0 })
+			}
+		})
 		for _, other := range n.fleet.all() {
 			other.see()
 		}
@@ -520,6 +551,20 @@ func (n *node) Call(ctx context.Context, to transport.To, q transport.Question) 
 	return answer, err
 }
 
+// Open implements Links.
+func (n *node) Open(ctx context.Context, to transport.To, name string) (net.Conn, error) {
+	peer, cut := n.reach(to.Name)
+	if cut {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	near, far := net.Pipe()
+	if !peer.Accept(transport.Caller{Name: n.name}, name, far) {
+		return nil, transport.ErrLinkDown
+	}
+	return near, nil
+}
+
 // reach returns the gateway of that name, and whether either is cut off.
 func (n *node) reach(name string) (peer *node, cut bool) {
 	n.fleet.mu.Lock()
@@ -545,4 +590,4 @@ func (noObserver) Received(kmutex.Kind)         {}
 func (noObserver) Recovered(Reason, time.Duration) {}
 func (noObserver) Overtaken()                      {}
 func (noObserver) AuditFailed()                    {}
-func (noObserver) Slots(int)                       {}
+func (noObserver) Slots(time.Time, int)            {}

@@ -3,14 +3,17 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -35,6 +38,8 @@ type poolDriver struct {
 	claims
 	bandwidth
 	pull    pull
+	barred  []string    // upstreams that cannot be reached from here
+	classed atomic.Bool // upstreams have a k of their own
 	out     outbox
 	placing bool     // a goroutine is about to give those that are due their places
 	moved   signal   // wakes those who wait for a ticket
@@ -114,11 +119,18 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 	}
 	p.spec = spec
 	p.bandwidth.follow(spec)
+	if p.classed.Store(spec.Classes != nil); spec.Classes != nil {
+		p.apply(p.core.Bar(p.clock(), p.barredTokens()))
+	}
 	disk := pool.DiskNone
 	if spec.Tickets > 0 {
 		disk = p.disk.state()
 	}
-	p.carry(p.core.Follow(p.clock(), poolView(view, spec, p.self, p.cfg.Replicas), disk))
+	p.apply(p.core.Follow(p.clock(), view.ForPool(spec, p.self, p.cfg.Replicas), disk))
+	if p.isDown() {
+		p.refuse(admission.UpstreamDown)
+	}
+	p.settle()
 }
 
 // placed returns when a waiting request took its place in line. The caller holds the
@@ -147,7 +159,7 @@ func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	if m.Epoch == p.core.Epoch() {
 		p.spans.arrived(&m)
 	}
-	fx, err := p.core.Step(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
+	fx, err := p.core.Step(p.clock(), kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 	p.carry(fx)
 	return err
 }
@@ -160,6 +172,9 @@ func (p *poolDriver) take(from kmutex.Node, l *pool.Letter) error {
 	}
 	fx, err := p.core.Take(p.clock(), from, l)
 	p.carry(fx)
+	if errors.Is(err, pool.ErrNoTickets) {
+		return fmt.Errorf("%w: %w", transport.ErrNotYet, err) // a moment after a restart
+	}
 	return err
 }
 
@@ -171,12 +186,15 @@ func (p *poolDriver) unsent(m *kmutex.Message) {
 // enqueue takes in a new claim, a request's or a ticket's. It waits then, and gets its
 // place in line by the caller's placeNow or placeSoon, unless another one of its client
 // has to come first. The caller holds the lock.
-func (p *poolDriver) enqueue(s *claim, req admission.Request, t *pool.Ticket) error {
+func (p *poolDriver) enqueue(s *claim, req *admission.Request, t *pool.Ticket) error {
+	now := p.moment()
 	switch {
 	case p.draining.Load():
 		return admission.Draining
-	case !p.alive(), !p.entitled(p.self):
+	case !p.alive(), !p.entitledAt(p.self, now):
 		return admission.Isolated
+	case t == nil && p.isDown():
+		return admission.UpstreamDown
 	case p.atLimit(req.Client):
 		return &admission.Refusal{Reason: admission.ClientLimit, Limit: p.limits.ClientLimit}
 	case p.waiting >= p.limits.QueueLimit:
@@ -186,7 +204,7 @@ func (p *poolDriver) enqueue(s *claim, req admission.Request, t *pool.Ticket) er
 		p.endPull()
 		p.settle()
 	}
-	p.add(s, req, t)
+	p.add(s, req, now, t)
 	return nil
 }
 
@@ -239,10 +257,10 @@ func (p *poolDriver) refuseWaiting(err error) {
 // breakOff tells those who use slots that these are lost.
 func (p *poolDriver) breakOff() {
 	p.mu.Lock()
-	aborts := p.aborts()
+	losses := p.losses()
 	p.mu.Unlock()
-	for _, abort := range aborts {
-		abort()
+	for _, tell := range losses {
+		tell()
 	}
 }
 
@@ -268,7 +286,7 @@ func untilIdle(ctx context.Context, pools []*poolDriver) error {
 // there were of each; untilIdle waits for the latter.
 func (p *poolDriver) void() (refused, aborted int) {
 	p.mu.Lock()
-	aborts := p.aborts()
+	losses := p.losses()
 	refused, aborted = p.claims.void()
 	if err := p.core.End(); err != nil {
 		p.log.Error("tickets of the lost incarnation cannot be kept", slog.Any("error", err))
@@ -279,10 +297,17 @@ func (p *poolDriver) void() (refused, aborted int) {
 	p.stopTimers()
 	p.out.endLetters()
 	p.mu.Unlock()
-	for _, abort := range aborts {
-		abort()
+	for _, tell := range losses {
+		tell()
 	}
 	return refused, aborted
+}
+
+// end ends a claim, whatever its state, and lets happen what follows. The caller holds the
+// lock.
+func (p *poolDriver) end(s *claim) {
+	p.release(s)
+	p.settle()
 }
 
 // tickets returns those of this incarnation, or nil. The caller holds the lock.
@@ -293,14 +318,20 @@ func (p *poolDriver) tickets() *pool.Tickets {
 	return p.core.Tickets()
 }
 
-// refusal returns the error of a request that waited at position, or did not.
+// refused returns the error of a request that had no place in line.
+func (p *poolDriver) refused(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusal(err, 0)
+}
+
+// refusal returns the error of a request that waited at position, or did not. The caller
+// holds the lock.
 func (p *poolDriver) refusal(err error, position int) error {
 	reason := admission.Reason("")
 	if !errors.As(err, &reason) {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	limit := p.spec.K
 	if bound := (*admission.Refusal)(nil); errors.As(err, &bound) {
 		limit = bound.Limit // which of them was reached

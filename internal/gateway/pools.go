@@ -21,6 +21,7 @@ type pools struct {
 
 	mu      sync.RWMutex
 	limits  map[string]PoolConfig
+	barred  map[string][]string // upstreams that cannot be reached from here, by pool
 	drivers map[string]*poolDriver
 	pending pendingMessages
 	// memories of pools, by name, whatever incarnation this is.
@@ -72,6 +73,7 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 	if !known {
 		p = newPool(&g.env, spec.Name, g.memoryOf(spec.Name))
 		p.configure(g.limitsOf(spec.Name))
+		p.bar(g.barredOf(spec.Name))
 	}
 	p.follow(self, view, spec)
 	g.mu.Lock()
@@ -80,6 +82,7 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 	g.mu.Unlock()
 	if !known {
 		p.configure(g.limitsOf(spec.Name)) // Configure may have been called meanwhile
+		p.bar(g.barredOf(spec.Name))
 		if g.disk.loaded.Load() {
 			p.loaded() // the disk may have been read meanwhile
 		}
@@ -138,7 +141,7 @@ func (g *pools) missing(name string) error {
 // refusal returns the error of a request of the named pool, which may not exist.
 func (g *pools) refusal(name string, err error) error {
 	if p := g.pool(name); p != nil {
-		return p.refusal(err, 0)
+		return p.refused(err)
 	}
 	if reason := admission.Reason(""); errors.As(err, &reason) {
 		return &admission.Refusal{Reason: reason}
@@ -156,4 +159,21 @@ func (g *pools) ready(name string) (*poolDriver, error) {
 		return nil, g.refusal(name, g.missing(name))
 	}
 	return p, nil
+}
+
+// Bar tells which upstreams of a pool cannot be reached from here, until the next call. Requests
+// that wait are refused when no upstream is left.
+func (g *pools) Bar(pool string, upstreams []string) {
+	g.mu.Lock()
+	g.barred[pool] = upstreams
+	g.mu.Unlock()
+	if p := g.pool(pool); p != nil {
+		p.bar(g.barredOf(pool))
+	}
+}
+
+func (g *pools) barredOf(pool string) []string {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.barred[pool]
 }

@@ -24,6 +24,7 @@ type queue struct {
 	slots   map[kmutex.Request]*claim // that have a place in line, or are held
 	clients map[string]*client        // where they are distinguished
 	due     []*claim                  // that get their places in line next, in this order
+	room    [2]*claim                 // for due while it is short
 }
 
 // client is a client with requests that wait, or hold slots, here.
@@ -57,7 +58,7 @@ func (q *queue) atLimit(key string) bool {
 // client.
 func (q *queue) join(s *claim, key string) {
 	if key == "" || !q.limits.Fair && q.limits.ClientLimit == 0 && q.limits.ClientInFlight == 0 {
-		q.due = append(q.due, s)
+		q.makeDue(s)
 		return
 	}
 	c := q.clients[key]
@@ -71,17 +72,22 @@ func (q *queue) join(s *claim, key string) {
 		c.behind = append(c.behind, s)
 		return
 	}
-	q.due = append(q.due, s)
+	q.makeDue(s)
 	c.inLine++
+}
+
+func (q *queue) makeDue(s *claim) {
+	if len(q.due) == 0 {
+		q.due = q.room[:0]
+	}
+	q.due = append(q.due, s)
 }
 
 // placeNext gives the first of those that are due the last place in line.
 func (q *queue) placeNext(now time.Time) kmutex.Request {
 	s := q.due[0]
 	q.due[0] = nil
-	if q.due = q.due[1:]; len(q.due) == 0 {
-		q.due = nil
-	}
+	q.due = q.due[1:]
 	q.last++
 	s.request, s.placed = q.last, now
 	q.slots[s.request] = s
@@ -99,7 +105,7 @@ func (q *queue) mayPlace(c *client) bool {
 // advance makes those of c's requests due that may take a place in line now.
 func (q *queue) advance(c *client) {
 	for len(c.behind) > 0 && q.mayPlace(c) {
-		q.due = append(q.due, c.next())
+		q.makeDue(c.next())
 		c.inLine++
 	}
 }
@@ -125,6 +131,15 @@ func (q *queue) released(s *claim) {
 	c.held--
 	q.advance(c)
 	q.forgetIdle(c)
+}
+
+// returned notes that s, which was in, waits again in the place that it had.
+func (q *queue) returned(s *claim) {
+	if c := s.client; c != nil {
+		c.held--
+		c.inLine++
+		c.waiting++
+	}
 }
 
 // remove takes out s, which waits no longer, and reports whether it leaves a place in line

@@ -21,8 +21,8 @@ type Redeemed struct {
 	ticket admission.Ticket
 	// renew asks the ticket's owner for one more time to live.
 	renew func(context.Context) (admission.Ticket, error)
-	// end ends the ticket, on the word of the request that uses it.
-	end func(context.Context) error
+	// end ends the ticket, and giveBack has it wait again, on the word of the request that uses it.
+	end, giveBack func(context.Context) error
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // of the renewals; nil before start
@@ -30,13 +30,16 @@ type Redeemed struct {
 	until  time.Time          // counted from the sending of the last renewal
 	lost   bool
 	over   bool
-	abort  func() // nil once it is called
+	holder admission.Holder // nil: nobody is told of the loss, or it was told
 }
+
+var _ admission.Slot = (*Redeemed)(nil)
 
 // RedeemTicket lets one request have the slot of a granted ticket of the pool. It
 // fails with ErrTicketWaiting, ErrTicketUsed or ErrUnknownTicket, or as the other
-// ticket methods do. Its Release ends the ticket.
-func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed, error) {
+// ticket methods do. Its Release ends the ticket. The holder is told when the slot is lost, also
+// when the ticket could not be renewed in time; nil: nobody is.
+func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string, holder admission.Holder) (admission.Slot, error) {
 	// Asked before it is used, so that a ticket of another pool stays good.
 	t, err := g.tickets.do(ctx, ticketCall{Op: opTest, ID: id})
 	switch {
@@ -53,16 +56,19 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	}
 	call := rand.Text()
 	r := &Redeemed{
-		pool:  p,
+		pool: p, holder: holder,
 		renew: func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) },
-		end: func(ctx context.Context) error {
-			_, err := g.tickets.do(ctx, ticketCall{Op: opEnd, ID: id, Call: call})
-			return err
-		},
 	}
+	as := func(op ticketOp) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := g.tickets.do(ctx, ticketCall{Op: op, ID: id, Call: call})
+			return err
+		}
+	}
+	r.end, r.giveBack = as(opEnd), as(opReturn)
 	// Drain and BreakOff have to know of the request before it has the ticket.
 	if err := r.enter(); err != nil {
-		return nil, p.refusal(err, 0)
+		return nil, p.refused(err)
 	}
 	sent := g.now()
 	if t, err = g.tickets.do(ctx, ticketCall{Op: opUse, ID: id, Call: call}); err != nil {
@@ -219,16 +225,16 @@ func (r *Redeemed) expire() {
 func (r *Redeemed) lose() {
 	r.mu.Lock()
 	r.lost = true
-	abort := r.abort
-	r.abort = nil
+	holder := r.holder
+	r.holder = nil
 	if r.over {
-		abort = nil
+		holder = nil
 	}
 	r.stop()
 	r.carry(false)
 	r.mu.Unlock()
-	if abort != nil {
-		abort()
+	if holder != nil {
+		holder.LoseSlot()
 	}
 }
 
@@ -242,20 +248,42 @@ func (r *Redeemed) stop() {
 
 // Release ends the ticket.
 func (r *Redeemed) Release() {
+	if r.finish() {
+		r.endTicket()
+	}
+}
+
+// finish ends this request's use of the slot, and reports whether it had not ended before.
+func (r *Redeemed) finish() bool {
 	r.mu.Lock()
 	first := !r.over
 	r.over = true
 	r.stop()
 	r.mu.Unlock()
-	if !first {
-		return
+	if first {
+		r.leave()
 	}
-	r.leave()
-	r.endTicket()
+	return first
+}
+
+// Again gives the slot back whose upstream could not be reached. The ticket waits again, ahead of
+// all that wait where it is, and so this request has no slot: Again returns its refusal. It does
+// not wait with the ticket, whose holder may use it at another gateway.
+func (r *Redeemed) Again(ctx context.Context, _ time.Duration) error {
+	if !r.finish() {
+		return admission.Isolated
+	}
+	if err := r.giveBack(ctx); err != nil {
+		r.endTicket()
+	}
+	return r.pool.refused(admission.UpstreamDown)
 }
 
 // Fence of the slot.
 func (r *Redeemed) Fence() string { return r.ticket.Fence }
+
+// Upstream that the slot is for: see [admission.UpstreamOf].
+func (r *Redeemed) Upstream() string { return r.ticket.Upstream }
 
 // GrantInfo of the slot; the request itself has not waited.
 func (r *Redeemed) GrantInfo() admission.GrantInfo { return r.ticket.Grant }
@@ -267,20 +295,5 @@ func (r *Redeemed) Valid() bool {
 	return !r.lost && !r.over && r.pool.now().Before(r.until) && r.pool.entitled(r.pool.self)
 }
 
-// OnLost has abort called, once, when the slot may be used no longer: the gateway has
-// lost its lease or aborts its requests, or the ticket could not be renewed in time.
-// It is called at once if that is so already, but not after Release.
-func (r *Redeemed) OnLost(abort func()) {
-	r.mu.Lock()
-	lost := r.lost && !r.over
-	if r.abort = abort; lost {
-		r.abort = nil
-	}
-	r.mu.Unlock()
-	if lost {
-		abort()
-	}
-}
-
 // Transfer is that of [Slot].
-func (r *Redeemed) Transfer() (down, up *pace.Flow) { return r.pool.down.Join(), r.pool.up.Join() }
+func (r *Redeemed) Transfer() (down, up *pace.Flow) { return r.pool.transfer() }

@@ -122,10 +122,9 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 		}
 		return fault(ctx, ttl, arrived)
 	}
-	r, stop := redeemedOf(o)
-	defer stop()
 	var lost time.Time
-	r.OnLost(func() { lost = time.Now() })
+	r, stop := redeemedOf(o, func() { lost = time.Now() })
+	defer stop()
 	time.Sleep(2 * (healthy + ttl))
 	synctest.Wait()
 	switch {
@@ -141,10 +140,10 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 }
 
 // redeemedOf returns a slot that o's ticket has just been redeemed for.
-func redeemedOf(o *owner) (r *Redeemed, stop func()) {
+func redeemedOf(o *owner, lost lossFunc) (r *Redeemed, stop func()) {
 	g := &Gateway{pools: pools{env: env{now: time.Now, views: new(node)}}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{pool: &poolDriver{poolEnv: &poolEnv{env: &g.env}}, end: func(context.Context) error { return nil }, renew: o.renew}
+	r = &Redeemed{pool: &poolDriver{poolEnv: &poolEnv{env: &g.env}}, holder: lost, end: func(context.Context) error { return nil }, renew: o.renew}
 	r.start(time.Now(), o.ticket())
 	return r, func() {
 		g.cancel()
@@ -179,9 +178,8 @@ func TestRedeemedOutlivesSlowOwners(t *testing.T) {
 						}
 						return err
 					}
-					r, stop := redeemedOf(o)
+					_, stop := redeemedOf(o, func() { t.Errorf("ttl %v: lost", ttl) })
 					defer stop()
-					r.OnLost(func() { t.Errorf("ttl %v: lost", ttl) })
 					time.Sleep(10 * ttl)
 				})
 			}
@@ -275,7 +273,7 @@ func TestHeirAndAnotherWallClock(t *testing.T) {
 			}
 			calls := &deaf{Links: user.links}
 			user.links = calls
-			r, err := user.RedeemTicket(t.Context(), testPool, first.ID)
+			r, err := user.redeem(t.Context(), testPool, first.ID, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -366,11 +364,11 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 					time.AfterFunc(4*time.Second, f.expire)
 				}
 			}}
-			r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
+			r, err := user.redeem(t.Context(), testPool, tk.ID, nil)
 			if err != nil || answers != 1 {
 				t.Fatalf("owner lost %t: %v, %d answers lost", lost, err, answers)
 			}
-			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, admission.ErrTicketUsed) {
+			if _, err := user.redeem(t.Context(), testPool, tk.ID, nil); !errors.Is(err, admission.ErrTicketUsed) {
 				t.Errorf("owner lost %t: another request: %v", lost, err)
 			}
 			if err := user.EndTicket(t.Context(), tk.ID); !errors.Is(err, admission.ErrTicketUsed) {
@@ -431,7 +429,7 @@ func TestRedeemWithAPausedGateway(t *testing.T) {
 				m, _ := f.view.Member(owner.self)
 				user.links = &silent{Links: user.links, addr: m.PeerAddr, paused: func() { tt.paused(f, owner, user) }}
 				began := time.Now()
-				r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
+				r, err := user.redeem(t.Context(), testPool, tk.ID, nil)
 				if took := time.Since(began); !errors.Is(err, tt.want) || took > tt.after+500*time.Millisecond {
 					t.Errorf("after %v: %v, want %v after %v", took, err, tt.want, tt.after)
 				}
@@ -494,7 +492,7 @@ func TestRedeemLeftTooSoon(t *testing.T) {
 		tk := request(t, owner, time.Minute)
 		ctx, leave := context.WithCancel(t.Context())
 		user.links = &lossy{Links: user.links, lost: leave}
-		if r, err := user.RedeemTicket(ctx, testPool, tk.ID); err == nil {
+		if r, err := user.redeem(ctx, testPool, tk.ID, nil); err == nil {
 			t.Fatalf("it is redeemed: %v", r)
 		}
 		time.Sleep(time.Second)
@@ -513,7 +511,7 @@ func TestNothingBeginsAfterClose(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
 		n := f.gateways[1]
 		tk := request(t, n, time.Minute)
-		r, err := n.RedeemTicket(t.Context(), testPool, tk.ID)
+		r, err := n.redeem(t.Context(), testPool, tk.ID, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -544,9 +542,9 @@ func TestRedeemedCarriesItsPartOfTheRate(t *testing.T) {
 				t.Errorf("%s: the ticket's gateway has %.1f MiB/s, the request's %.1f", when, o/each, u/each)
 			}
 		}
-		r, other := redeemedAt(t, user, owner), request(t, owner, time.Minute)
+		r, other := redeemedAt(t, user, owner, nil), request(t, owner, time.Minute)
 		shares("one is redeemed", 1, 1)
-		second, err := user.RedeemTicket(t.Context(), testPool, other.ID)
+		second, err := user.redeem(t.Context(), testPool, other.ID, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,60 +17,45 @@ type Slot struct {
 	released atomic.Bool
 }
 
+var _ admission.Slot = (*Slot)(nil)
+
 // Acquire waits in the line of a pool until the request is admitted, no longer than
 // req.Wait, and returns its slot, which the caller must Release. It fails with an
 // [admission.Refusal], with ErrUnknownPool, or with the cause of ctx's end; then
 // nothing is held and no place in line is kept.
-func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, error) {
-	p, err := g.ready(req.Pool)
-	if err != nil {
+func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (admission.Slot, error) {
+	s := new(Slot)
+	if err := g.AcquireInto(ctx, s, req); err != nil {
 		return nil, err
-	}
-	s := &Slot{pool: p}
-	if err = s.enter(req); err != nil {
-		return nil, p.refusal(err, 0)
-	}
-	if s.ready == nil {
-		return s, nil
-	}
-	var timeout <-chan time.Time
-	late := admission.Timeout
-	if p.hurried.Load() && (req.Wait < 0 || req.Wait > lastWait) {
-		req.Wait, late = lastWait, admission.Draining
-	}
-	if req.Wait >= 0 {
-		timer := time.NewTimer(req.Wait)
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	select {
-	case <-s.ready:
-		// The lease may have run out between the grant and this goroutine's
-		// turn: the process can have been stopped for any time.
-		if err = s.err; err == nil && !s.Valid() {
-			err = admission.Isolated
-		}
-	case <-timeout:
-		err = late
-	case <-ctx.Done():
-		s.Release()
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		s.Release()
-		return nil, p.refusal(err, s.position)
 	}
 	return s, nil
 }
 
-// enter takes in a new request. One that has its slot at once has no ready channel.
-func (s *Slot) enter(req admission.Request) error {
+// AcquireInto is Acquire for a slot that is a part of something else: s is a zero Slot, and is
+// that of the request if the error is nil.
+func (g *Gateway) AcquireInto(ctx context.Context, s *Slot, req admission.Request) error {
+	p, err := g.ready(req.Pool)
+	if err != nil {
+		return err
+	}
+	s.pool = p
+	if err := s.enter(&req); err != nil || s.ready == nil {
+		return err
+	}
+	return s.await(ctx, req.Wait)
+}
+
+// enter takes in a new request, or refuses it. One that has its slot at once has no ready
+// channel.
+func (s *Slot) enter(req *admission.Request) error {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.instant = p.now()
+	defer p.over()
 	others := p.waiting > 0
 	if err := p.enqueue(&s.claim, req, nil); err != nil {
-		return err
+		return p.refusal(err, 0)
 	}
 	if others {
 		p.placeSoon()
@@ -78,57 +63,119 @@ func (s *Slot) enter(req admission.Request) error {
 		p.placeNow(&s.claim)
 	}
 	if s.state == slotWaiting {
-		s.ready, s.position = make(chan struct{}), p.waiting
+		s.ready, s.given.Position = make(chan struct{}), p.waiting
 	}
+	return nil
+}
+
+// await waits until the request is admitted, no longer than longest; negative: for ever.
+func (s *Slot) await(ctx context.Context, longest time.Duration) (err error) {
+	late := admission.Timeout
+	if s.pool.hurried.Load() && (longest < 0 || longest > lastWait) {
+		longest, late = lastWait, admission.Draining
+	}
+	var timeout <-chan time.Time
+	if longest >= 0 {
+		timer := time.NewTimer(longest)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-s.ready:
+		// The lease may have run out between the grant and this goroutine's
+		// turn: the process can have been stopped for any time.
+		switch {
+		case s.err != nil:
+			return s.leave(s.err)
+		case !s.Valid():
+			return s.leave(admission.Isolated)
+		default:
+			return nil
+		}
+	case <-timeout:
+		return s.leave(late)
+	case <-ctx.Done():
+		s.Release()
+		return context.Cause(ctx)
+	}
+}
+
+// leave gives up what s has, and returns the refusal.
+func (s *Slot) leave(why error) error {
+	s.released.Store(true)
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.pool.end(&s.claim)
+	return s.pool.refusal(why, s.given.Position)
+}
+
+// Times returns when the request came, and when it got the slot.
+func (s *Slot) Times() (arrived, granted time.Time) { return s.since, s.at }
+
+// Again gives the slot back whose upstream could not be reached, and waits for another one,
+// no longer than wait: ahead of all that wait at this gateway, with the place in line that it
+// had. It fails as Acquire does; then nothing is held. The caller bars the upstream first, or
+// may get the same one again.
+func (s *Slot) Again(ctx context.Context, wait time.Duration) error {
+	if err := s.giveBack(); err != nil {
+		return s.leave(err)
+	}
+	return s.await(ctx, wait)
+}
+
+// giveBack lets s wait for another slot in place of the one that it has.
+func (s *Slot) giveBack() error {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case s.state != slotGranted:
+		return admission.Isolated
+	case p.isDown():
+		return admission.UpstreamDown
+	}
+	p.again(&s.claim)
+	p.settle()
 	return nil
 }
 
 // Release gives the slot back, or leaves the line. Calls after the first do
 // nothing.
 func (s *Slot) Release() {
-	s.released.Store(true)
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	s.pool.release(&s.claim)
-	s.pool.settle()
+	if s.released.Swap(true) {
+		return
+	}
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.instant = p.now()
+	defer p.over()
+	p.end(&s.claim)
 }
 
 // Valid reports whether the slot's holder may still act on it: it has not released it,
 // and the gateway's lease has not run out since. A holder that has been asleep asks before
 // it does anything that others could see.
-func (s *Slot) Valid() bool { return !s.released.Load() && s.pool.entitled(s.pool.self) }
-
-// OnLost has abort called, once, when the slot may be used no longer: the gateway has
-// lost its lease, or aborts its requests to stop. It is called soon after that, and
-// at once if it is so already, but not after Release. It must not block.
-func (s *Slot) OnLost(abort func()) {
-	s.pool.mu.Lock()
-	lost := s.state == slotLost || s.state == slotGranted && s.pool.broken.Load()
-	if s.abort = abort; lost {
-		s.abort = nil
-	}
-	s.pool.mu.Unlock()
-	if lost {
-		abort()
-	}
-}
+func (s *Slot) Valid() bool { return !s.released.Load() && s.pool.entitled(s.owner) }
 
 // Fence names this use of a token for good, also over restarts of the cluster:
 // pool, when the cluster was founded, epoch, serial. Of two uses of one token the
 // later one has the greater numbers.
-func (s *Slot) Fence() string {
-	s.pool.mu.Lock() // a new epoch sets the grant again
-	defer s.pool.mu.Unlock()
-	return s.fence(s.pool.name)
-}
+func (s *Slot) Fence() string { return s.fence(s.pool.name) }
 
 // GrantInfo describes how the slot was granted.
-func (s *Slot) GrantInfo() admission.GrantInfo {
+func (s *Slot) GrantInfo() admission.GrantInfo { return s.given }
+
+// Upstream returns the URL of the upstream that the slot is for; empty: it is for any.
+func (s *Slot) Upstream() string {
+	if !s.pool.classed.Load() {
+		return ""
+	}
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	return s.grantInfo()
+	return s.pool.spec.Upstream(s.grant.Token)
 }
 
-// Transfer returns the two directions in which a request moves bytes. They have to be
+// Transfer begins the two directions in which a request moves bytes. They have to be
 // stopped before the slot is released.
-func (s *Slot) Transfer() (down, up *pace.Flow) { return s.pool.down.Join(), s.pool.up.Join() }
+func (s *Slot) Transfer() (down, up *pace.Flow) { return s.pool.transfer() }

@@ -41,6 +41,8 @@ type PoolStatus struct {
 	// Rate of the pool, and what this gateway had and moved of it; zero without one.
 	Rate     membership.Rate
 	Down, Up pace.Totals
+	// Upstreams that have a k of their own.
+	Upstreams []UpstreamStatus
 	// Begun tells that the epoch has begun here: requests can be granted.
 	Begun bool
 }
@@ -71,7 +73,7 @@ func statusOf(p *poolDriver) PoolStatus {
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
 		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.limits.ClientLimit, ClientTickets: p.limits.ClientTickets,
 		QueueLimit: p.limits.QueueLimit,
-		Rate:       p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(),
+		Upstreams:  p.upstreams(), Rate: p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(),
 	}
 	if p.alive() {
 		if ts := p.core.Tickets(); ts != nil {

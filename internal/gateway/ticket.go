@@ -18,24 +18,24 @@ func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl 
 	case err != nil:
 		return admission.Ticket{}, err
 	case g.hurried.Load():
-		return admission.Ticket{}, p.refusal(admission.Draining, 0)
+		return admission.Ticket{}, p.refused(admission.Draining)
 	}
 	if longest := cmp.Or(g.limitsOf(req.Pool).TicketTTL, admission.DefaultTicketTTL); ttl > longest {
-		return admission.Ticket{}, fmt.Errorf("%w: %v is more than %v, the ticket_ttl of pool %s; renew the ticket for as long as you need it",
+		return admission.Ticket{}, fmt.Errorf("%w: %v is more than the %v that pool %s allows; renew the ticket for as long as you need it",
 			admission.ErrTTL, ttl, longest, req.Pool)
 	}
 	tickets := ticketManager{p}
 	if err := tickets.enable(ctx, ttl); err != nil {
-		return admission.Ticket{}, p.refusal(err, 0)
+		return admission.Ticket{}, p.refused(err)
 	}
 	t, err := tickets.take(req, ttl, note)
 	if err != nil {
-		return admission.Ticket{}, p.refusal(err, 0)
+		return admission.Ticket{}, p.refused(err)
 	}
 	out, err := tickets.await(ctx, t.ID, 0, nil)
 	if err != nil { // nobody learns of the ticket, so nobody would end it
 		_ = tickets.finish(ticketCall{ID: t.ID})
-		return admission.Ticket{}, p.refusal(err, 0)
+		return admission.Ticket{}, p.refused(err)
 	}
 	return out, nil
 }
@@ -69,7 +69,7 @@ func (g *Gateway) HandOverTickets(ctx context.Context) error {
 	}
 	for _, p := range pools {
 		if err := (ticketManager{p}).awaitSynced(ctx); err != nil {
-			return fmt.Errorf("gateway: tickets of pool %s: %w", p.name, err)
+			return fmt.Errorf("tickets of pool %s: %w", p.name, err)
 		}
 	}
 	return nil

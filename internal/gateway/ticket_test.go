@@ -146,7 +146,7 @@ func TestTicketTTL(t *testing.T) {
 			_, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool}, ttl, "")
 			return err
 		}
-		if err := ask(21 * time.Second); !errors.Is(err, admission.ErrTTL) || !strings.Contains(err.Error(), "more than 20s") {
+		if err := ask(21 * time.Second); !errors.Is(err, admission.ErrTTL) || !strings.Contains(err.Error(), "more than the 20s") {
 			t.Errorf("one second too long: %v", err)
 		}
 		if agreed := n.View().Pools[0]; agreed.Tickets != 0 || agreed.TicketTTL != 0 {
@@ -444,17 +444,17 @@ func TestRedeem(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		here, there := f.gateways[1], f.gateways[2]
 		first, second := request(t, here, 10*time.Second), request(t, here, 10*time.Second)
-		if _, err := there.RedeemTicket(t.Context(), testPool, second.ID); !errors.Is(err, admission.ErrTicketWaiting) {
+		if _, err := there.redeem(t.Context(), testPool, second.ID, nil); !errors.Is(err, admission.ErrTicketWaiting) {
 			t.Errorf("waiting: %v", err)
 		}
-		if _, err := there.RedeemTicket(t.Context(), "other", first.ID); !errors.Is(err, admission.ErrUnknownTicket) {
+		if _, err := there.redeem(t.Context(), "other", first.ID, nil); !errors.Is(err, admission.ErrUnknownTicket) {
 			t.Errorf("of another pool: %v", err)
 		}
-		r, err := there.RedeemTicket(t.Context(), testPool, first.ID)
+		r, err := there.redeem(t.Context(), testPool, first.ID, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := here.RedeemTicket(t.Context(), testPool, first.ID); !errors.Is(err, admission.ErrTicketUsed) {
+		if _, err := here.redeem(t.Context(), testPool, first.ID, nil); !errors.Is(err, admission.ErrTicketUsed) {
 			t.Errorf("used: %v", err)
 		}
 		for range 6 {
@@ -473,12 +473,11 @@ func TestRedeem(t *testing.T) {
 		}
 		// A slot whose ticket cannot be renewed is lost before it can be given to
 		// somebody else.
-		r, err = there.RedeemTicket(t.Context(), testPool, second.ID)
+		lost := make(chan time.Time, 1)
+		r, err = there.redeem(t.Context(), testPool, second.ID, func() { lost <- time.Now() })
 		if err != nil {
 			t.Fatal(err)
 		}
-		lost := make(chan time.Time, 1)
-		r.OnLost(func() { lost <- time.Now() })
 		began := time.Now()
 		f.mu.Lock()
 		there.cut = true // but its lease goes on
@@ -547,12 +546,11 @@ func TestTicketHoldMax(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := other.RedeemTicket(t.Context(), testPool, third.ID)
+		lost := make(chan struct{})
+		r, err := other.redeem(t.Context(), testPool, third.ID, func() { close(lost) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		lost := make(chan struct{})
-		r.OnLost(func() { close(lost) })
 		began := time.Now()
 		<-lost
 		if got := time.Since(began); got > holdMax-20*time.Second || got < 5*time.Second {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -18,25 +20,11 @@ import (
 // Any gateway answers for any ticket: its id names the incarnation that took it
 // in, and the agreed view who answers for that one now.
 
-// ticketReply is the answer of another gateway: a ticket, or why not.
-type ticketReply struct {
-	Ticket *wireTicket
-	Error  string
-	Ending admission.Ending
-}
-
-// wireTicket is a ticket as it travels between gateways: field by field.
-type wireTicket admission.Ticket
-
-// replies name the errors that cross between gateways.
-var replies = map[string]error{
-	"unknown": admission.ErrUnknownTicket, "elsewhere": admission.ErrElsewhere, "waiting": admission.ErrTicketWaiting, "used": admission.ErrTicketUsed,
-}
-
 // ticketCalls answers for any ticket.
 type ticketCalls struct {
 	*pools
-	polls polls
+	polls    polls
+	watchers watchers
 }
 
 // ticketPatience is how long a call may take besides what the ticket is waited for.
@@ -101,8 +89,11 @@ func (g *ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) 
 	})
 	defer cancel()
 	if c.Op == opTest {
-		return g.polls.ask(ctx, m.Node, c, func(wait time.Duration) (admission.Ticket, error) {
-			c.Wait = wait
+		open := func() (net.Conn, error) { // it outlives this call
+			return g.links.Open(g.ctx, transport.To{Name: m.Name, Addr: m.PeerAddr}, ticketsCall)
+		}
+		return g.polls.ask(ctx, m.Node, c, open, func() (admission.Ticket, error) {
+			c.Wait = 0
 			return g.askMember(ctx, m, c)
 		})
 	}
@@ -115,18 +106,7 @@ func (g *ticketCalls) askMember(ctx context.Context, m membership.Member, c tick
 	if err := g.call(ctx, m, ticketsCall, c, &reply); err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)
 	}
-	switch {
-	case reply.Ticket != nil:
-		return admission.Ticket(*reply.Ticket), nil
-	case reply.Ending != "":
-		return admission.Ticket{}, &admission.EndedError{How: reply.Ending}
-	case reply.Error == "":
-		return admission.Ticket{}, nil
-	}
-	if err := replies[reply.Error]; err != nil {
-		return admission.Ticket{}, err
-	}
-	return admission.Ticket{}, fmt.Errorf("%w: %s", admission.ErrElsewhere, reply.Error)
+	return reply.ticket(nil)
 }
 
 // here carries out a call for a ticket that this gateway answers for.
@@ -143,6 +123,8 @@ func (g *ticketCalls) here(ctx context.Context, owner kmutex.Node, c ticketCall)
 		err = tickets.renew(c)
 	case opUse:
 		err = tickets.use(c)
+	case opReturn:
+		err = tickets.giveBack(c)
 	case opEnd:
 		return admission.Ticket{}, tickets.end(ctx, c)
 	default:
@@ -185,7 +167,7 @@ func (g *ticketCalls) answer(ctx context.Context, question []byte) ([]byte, erro
 	const maxCall = 4 << 10
 	var c ticketCall
 	if len(question) > maxCall {
-		return nil, fmt.Errorf("gateway: a question of %d bytes about a ticket", len(question))
+		return nil, fmt.Errorf("a question of %d bytes about a ticket", len(question))
 	}
 	if err := json.Unmarshal(question, &c); err != nil {
 		return nil, err
@@ -196,20 +178,4 @@ func (g *ticketCalls) answer(ctx context.Context, question []byte) ([]byte, erro
 		t, err = g.here(ctx, owner, c)
 	}
 	return json.Marshal(replyOf(t, err))
-}
-
-func replyOf(t admission.Ticket, err error) ticketReply {
-	var ended *admission.EndedError
-	switch {
-	case err == nil:
-		return ticketReply{Ticket: (*wireTicket)(&t)}
-	case errors.As(err, &ended):
-		return ticketReply{Ending: ended.How}
-	}
-	for name, known := range replies {
-		if errors.Is(err, known) {
-			return ticketReply{Error: name}
-		}
-	}
-	return ticketReply{Error: err.Error()}
 }

@@ -39,7 +39,7 @@ func (p ticketManager) take(req admission.Request, ttl time.Duration, note strin
 		Stamp: p.now().UnixNano(),
 	}
 	s := new(claim)
-	if err := p.enqueue(s, req, t); err != nil {
+	if err := p.enqueue(s, &req, t); err != nil {
 		return nil, err
 	}
 	p.placeNow(s)
@@ -193,6 +193,23 @@ func (p ticketManager) use(c ticketCall) error {
 	return p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.clock(), t, c.Call) })
 }
 
+// giveBack has a ticket wait again, whose slot's upstream a request could not reach.
+func (p ticketManager) giveBack(c ticketCall) error {
+	upstream := ""
+	err := p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) {
+		fx, err := p.core.Return(p.clock(), t, c.Call)
+		if s := p.held[t]; err == nil {
+			upstream = p.spec.Upstream(s.grant.Token)
+			p.again(s)
+		}
+		return fx, err
+	})
+	if err == nil && p.cfg.Suspect != nil {
+		p.cfg.Suspect(p.name, upstream)
+	}
+	return err
+}
+
 // finish ends a ticket, as its holder asks.
 func (p ticketManager) finish(c ticketCall) error {
 	return p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.clock(), t, c.Call) })
@@ -232,7 +249,8 @@ func (p ticketManager) describe(t *pool.Ticket) admission.Ticket {
 	s := p.held[t]
 	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.clock()), Arrived: s.since, Place: s.id(p.name)}
 	if t.Granted {
-		out.Granted, out.Fence, out.Grant = true, s.fence(p.name), s.grantInfo()
+		out.Granted, out.Fence, out.Grant = true, s.fence(p.name), s.given
+		out.Upstream = p.spec.Upstream(s.grant.Token)
 	}
 	return out
 }
@@ -243,14 +261,15 @@ type ticketCall struct {
 	ID      string
 	Granted bool          // test: the state in which the answer may wait
 	Wait    time.Duration // test: how long
-	Call    string        // use: its name, the same when it comes again; end: that of the use that ends
+	Call    string        // use: its name, the same when it comes again; return, end: that of the use that ends
 }
 
 type ticketOp string
 
 const (
-	opTest  ticketOp = "test"
-	opRenew ticketOp = "renew"
-	opUse   ticketOp = "use"
-	opEnd   ticketOp = "end"
+	opTest   ticketOp = "test"
+	opRenew  ticketOp = "renew"
+	opUse    ticketOp = "use"
+	opReturn ticketOp = "return"
+	opEnd    ticketOp = "end"
 )

@@ -3,17 +3,16 @@
 package hostaddr
 
 import (
+	"errors"
 	"net"
 	"net/netip"
-	"strings"
 	"syscall"
 )
 
 // Where a gateway listens for others.
 const (
-	DefaultPeer   = ":7080"
-	DefaultGossip = ":7946"
-	// Alone is in place of both for a gateway that no other one is to reach: a free port.
+	DefaultPeer = ":7080"
+	// Alone is in its place for a gateway that no other one is to reach: a free port.
 	Alone = "127.0.0.1:0"
 )
 
@@ -29,15 +28,19 @@ func Advertised(interfaces func() ([]net.Addr, error), listeners ...string) (net
 	return reachable(addrs), err
 }
 
-// Advice says what to do about an error of listening, by its text: not all libraries wrap
-// its cause. It is empty if there is nothing to say, and begins with a semicolon.
-func Advice(text string) string {
+// Advice says what to do about an error of listening. It is empty if there is nothing to say, and
+// begins with a semicolon.
+func Advice(err error) string {
+	op := (*net.OpError)(nil)
+	if !errors.As(err, &op) || op.Op != "listen" {
+		return ""
+	}
 	for cause, advice := range map[syscall.Errno]string{
 		syscall.EADDRINUSE:    "stop the process that has it, or write another address",
 		syscall.EACCES:        "ports below 1024 need root or CAP_NET_BIND_SERVICE: write another port, or grant that",
 		syscall.EADDRNOTAVAIL: "write an address of this machine",
 	} {
-		if strings.Contains(text, "bind: "+cause.Error()) {
+		if errors.Is(op, cause) {
 			return "; " + advice
 		}
 	}

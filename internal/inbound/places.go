@@ -1,6 +1,5 @@
 // Package inbound has what a port that strangers can reach needs: Places bound how many have
-// something at the same time, and a Reader looks at how a message begins before
-// anybody believes it.
+// something at the same time.
 package inbound
 
 import (

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"sync/atomic"
 	"time"
 )
 
@@ -37,7 +36,6 @@ type Journal struct {
 	path    string
 	options Options
 	lock    *os.File
-	began   atomic.Pointer[time.Time] // of the write that is under way
 
 	handle    Handle
 	marker    marker
@@ -47,7 +45,7 @@ type Journal struct {
 }
 
 // ErrClosed is the error of writes to a closed file.
-var ErrClosed = errors.New("journal: closed")
+var ErrClosed = errors.New("closed")
 
 // Open opens the file at path, or makes one. Beside it there are path.lock, and
 // path.new while the file is being written again.
@@ -144,9 +142,6 @@ func (j *Journal) Close() error {
 	return errors.Join(errs...)
 }
 
-// Broken returns the error that writes fail with; nil if they do not.
-func (j *Journal) Broken() error { return j.broken }
-
 // Append writes a record, and a marker with the tag. Whole must count the record from now
 // on; then call Compact.
 func (j *Journal) Append(body []byte, tag Tag) error {
@@ -154,12 +149,10 @@ func (j *Journal) Append(body []byte, tag Tag) error {
 		return j.broken
 	}
 	if j.marker.end+uint64(len(body))+recordHeader > maxFile || len(body) > math.MaxInt32 {
-		return fmt.Errorf("journal: a record of %d bytes does not fit behind %d", len(body), j.marker.end)
+		return fmt.Errorf("a record of %d bytes does not fit behind %d", len(body), j.marker.end)
 	}
 	data := encodeRecord(body, j.marker.records+1)
 	began := time.Now()
-	j.began.Store(&began)
-	defer j.began.Store(nil)
 	_, err := j.handle.WriteAt(data, int64(j.marker.end))
 	if err == nil {
 		err = j.handle.Sync()
@@ -214,14 +207,6 @@ func (j *Journal) Mark(tag Tag) error {
 
 // Tag returns the newest tag, 0 if there is none.
 func (j *Journal) Tag() Tag { return j.marker.tag }
-
-// Writing returns for how long a write has been under way, 0 if there is none.
-func (j *Journal) Writing() time.Duration {
-	if began := j.began.Load(); began != nil {
-		return time.Since(*began)
-	}
-	return 0
-}
 
 func (j *Journal) wrote(began time.Time) {
 	if j.options.Wrote != nil {

@@ -12,6 +12,8 @@ type (
 	Lost = views.Lost
 	// Pool is one critical section with K tokens.
 	Pool = views.Pool
+	// Class is those of a pool's tokens that stand for places at one upstream.
+	Class = views.Class
 	// Rate is in bytes per second.
 	Rate = views.Rate
 )

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -12,24 +13,24 @@ import (
 )
 
 // DefinePool makes sure that there is a pool of the given name: it returns nil
-// when this gateway's view has one. The first definition wins, so K, Rate, Binding,
+// when this gateway's view has one. The first definition wins, so K, Classes, Rate, Binding,
 // Reclaim (default admission.ReclaimLease) and HoldMax of the view's pool may be others;
 // the other fields of the argument do not count. It waits until this gateway is
 // in the view, and keeps trying until ctx ends.
 func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
-	define := views.Define{Name: p.Name, K: p.K, Rate: p.Rate, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), HoldMax: p.HoldMax}
+	define := views.Define{Name: p.Name, K: p.K, Rate: p.Rate, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), HoldMax: p.HoldMax, Classes: p.Classes}
 	if err := define.Check(); err != nil {
 		return err
 	}
 	known := func(v *View) bool { _, ok := v.Pool(p.Name); return ok }
 	// A pool without members would have no home.
 	if err := c.Ready(ctx); err != nil {
-		return fmt.Errorf("membership: define pool %q: %w", p.Name, err)
+		return fmt.Errorf("define pool %q: %w", p.Name, err)
 	}
 	if known(c.View()) {
 		return nil
 	}
-	return c.proposer.agree(ctx, fmt.Sprintf("define pool %q", p.Name), views.Command{Define: &define}, known)
+	return c.agree(ctx, fmt.Sprintf("define pool %q", p.Name), views.Command{Define: &define})
 }
 
 // SetK changes the number of tokens of a pool in a new epoch and returns when
@@ -48,17 +49,26 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int, epoch uint6
 	}
 	view := c.View()
 	if have, ok := view.Pool(pool); ok && err == nil {
-		err = have.Rate.CheckParts(k)
+		err = cmp.Or(have.CheckK("", k), have.Rate.CheckParts(k))
 	}
 	if err != nil {
 		return err
 	}
-	before := view.Number
-	return c.proposer.agree(ctx, fmt.Sprintf("set k of pool %q", pool), views.Command{SetK: &views.SetK{Name: pool, K: k, Was: was, Epoch: epoch}}, func(v *View) bool {
-		// Somebody else may have set another k right behind.
-		have, ok := v.Pool(pool)
-		return !ok || have.K == k || v.Number > before
-	})
+	return c.agree(ctx, fmt.Sprintf("set k of pool %q", pool), views.Command{SetK: &views.SetK{Name: pool, K: k, Was: was, Epoch: epoch}})
+}
+
+// SetUpstreamK changes the k of one upstream of a pool in a new epoch, and returns when this
+// gateway's view has it. One that the pool does not have is added. 0: it takes no new requests,
+// and is forgotten when it has none any more. With was other than 0 it fails with ErrConflict
+// unless the agreed number is was, or k already. It keeps trying until ctx ends.
+func (c *Cluster) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
+	if have, ok := c.View().Pool(pool); ok {
+		if err := have.CheckK(upstream, k); err != nil {
+			return err
+		}
+	}
+	set := &views.SetK{Name: pool, Upstream: upstream, K: k, Was: was}
+	return c.agree(ctx, fmt.Sprintf("set k of upstream %s of pool %q", upstream, pool), views.Command{SetK: set})
 }
 
 // SetRate changes the rate of a pool in a new epoch, and returns when this gateway's view
@@ -72,11 +82,7 @@ func (c *Cluster) SetRate(ctx context.Context, pool string, rate Rate) error {
 	if err != nil {
 		return err
 	}
-	before := view.Number
-	return c.proposer.agree(ctx, fmt.Sprintf("set the rate of pool %q", pool), views.Command{SetRate: &views.SetRate{Name: pool, Rate: rate}}, func(v *View) bool {
-		have, ok := v.Pool(pool)
-		return !ok || have.Rate == rate || v.Number > before
-	})
+	return c.agree(ctx, fmt.Sprintf("set the rate of pool %q", pool), views.Command{SetRate: &views.SetRate{Name: pool, Rate: rate}})
 }
 
 // Why says why an epoch ends that nothing else ends.
@@ -90,10 +96,7 @@ type Why struct {
 // Recover begins a new epoch of a pool if it still is in the given one, and
 // returns when this gateway's view has a later one. It keeps trying until ctx ends.
 func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, why Why) error {
-	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), views.Command{Recover: &views.Recover{Pool: pool, Epoch: epoch, Spread: why.Spread, Whole: why.Whole}}, func(v *View) bool {
-		have, ok := v.Pool(pool)
-		return !ok || have.Epoch > epoch
-	})
+	return c.agree(ctx, fmt.Sprintf("recover pool %q", pool), views.Command{Recover: &views.Recover{Pool: pool, Epoch: epoch, Spread: why.Spread, Whole: why.Whole}})
 }
 
 // UseTickets notes for good that the pool gives out tickets whose time to live is not longer
@@ -106,7 +109,7 @@ func (c *Cluster) UseTickets(ctx context.Context, pool string, ttl time.Duration
 	if said(c.View()) {
 		return nil
 	}
-	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), views.Command{UseTickets: &views.UseTickets{Pool: pool, TTL: ttl}}, said)
+	return c.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), views.Command{UseTickets: &views.UseTickets{Pool: pool, TTL: ttl}})
 }
 
 // Suspend takes the named gateway out as one whose lease may still run, with its vote, and
@@ -118,6 +121,17 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 	if !known {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	suspend := views.Suspend{Nodes: []kmutex.Node{node}, Reasons: []string{views.CutReason("an operator took it out, at " + c.config.Name)}}
-	return c.proposer.agree(ctx, "suspend "+name, views.Command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(node); return !still })
+	suspend := views.Suspend{Nodes: []kmutex.Node{node}, Reasons: []string{views.CutReason(views.ByOperator + ", at " + c.config.Name)}}
+	if err := c.agree(ctx, "suspend "+name, views.Command{Suspend: &suspend}); err != nil {
+		return err
+	}
+	// The leader takes its vote next, unless it lives.
+	ctx, cancel := context.WithTimeout(ctx, c.View().Lease)
+	defer cancel()
+	_ = c.await(ctx, func() bool {
+		_, back := c.View().Named(name)
+		voters, _ := c.Voting()
+		return back || !slices.Contains(voters, name)
+	})
+	return nil
 }

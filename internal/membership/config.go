@@ -13,8 +13,9 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/journal"
-	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/views"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -29,22 +30,22 @@ type Discovery interface {
 
 var _ Discovery = (*serfring.Agent)(nil)
 
-// Links tells how this gateway's links to the other members are.
+// Links are the connections to other gateways.
 type Links interface {
-	// Down returns the members to which there should be a link but none is up,
-	// and since when.
-	Down() map[kmutex.Node]time.Time
-	// LinksChanged receives a value when what Down returns may differ; it has no
-	// other reader.
-	LinksChanged() <-chan struct{}
+	// SendDatagram sends a datagram, which may be lost. It never blocks.
+	SendDatagram(to transport.To, ch wire.Channel, data []byte) error
+	// Reach makes one attempt to connect to another gateway, unless there is a connection. A host
+	// that has not answered at all after first is given up.
+	Reach(ctx context.Context, to transport.To, first time.Duration) error
+	// Meet asks who is at an address, over a connection of its own.
+	Meet(ctx context.Context, addr string) (transport.To, error)
+	// Keep keeps a connection, until the function that it returns is called.
+	Keep(to transport.To) (release func())
+	// Proved returns where a gateway is, as it has said itself on the connection that is open.
+	Proved(name string) (addr string, ok bool)
 }
 
-// StreamLayer carries connections of one kind between gateways. Its Addr
-// need not be reachable; peers are dialed at their PeerAddr.
-type StreamLayer interface {
-	net.Listener
-	Dial(ctx context.Context, addr string) (net.Conn, error)
-}
+var _ Links = (*transport.Transport)(nil)
 
 // Config says who this gateway is and how it takes part.
 type Config struct {
@@ -54,9 +55,7 @@ type Config struct {
 	// that Discovery shows to others. Later incarnations of this start have
 	// boots that are made of it.
 	Boot string
-	// PeerAddr is where other gateways reach this one (host:port); both stream
-	// layers of a gateway are reached there, or at what the dialing side's
-	// layer makes of it.
+	// PeerAddr is where other gateways reach this one (host:port).
 	PeerAddr string
 	// DataDir keeps the state over restarts; empty: in memory.
 	DataDir string
@@ -71,6 +70,8 @@ type Config struct {
 
 	Discovery Discovery
 	Links     Links
+	// Carrier takes what comes over Links.
+	Carrier *Carrier
 	// Missing returns the members whose reports this gateway misses as the home of a
 	// pool, with links and leases or without, and since when it has waited for them.
 	// It is called with every renewal, by one goroutine at a time, and must not
@@ -81,16 +82,12 @@ type Config struct {
 	// or a suspension must prove that it has one of them; the first is what this
 	// one proves. Nil or none: no token is needed.
 	AdminTokens func() []string
-	// Raft and Control are closed by Close.
-	Raft, Control StreamLayer
-
 	// Lease is how long a gateway may have requests in flight without the
 	// leader having heard of it. It is what a new cluster starts with; afterwards
-	// the agreed one rules. At least 3 heartbeat timeouts, or every change of the
-	// leader would cost everybody's lease. Default 3 s.
+	// the agreed one rules. Default 3 s.
 	Lease time.Duration
 
-	// Stored is told how long each write of raft's log took, Committed how long this
+	// Stored is told how long each write of the log took, Committed how long this
 	// gateway, as the leader, waited for a change to be agreed on. They must not block;
 	// nil: nobody is told.
 	Stored, Committed func(took time.Duration)
@@ -98,27 +95,22 @@ type Config struct {
 	Logger *slog.Logger
 
 	files     journal.FS    // where DataDir lies; nil: in the file system
-	swapAfter time.Duration // see withDefaults
+	swapAfter time.Duration // see core.Config
 }
 
 // Errors of [Start] and of the cluster's methods.
 var (
 	// errConfig is wrapped by every error of [Config.Validate].
-	errConfig = errors.New("membership: bad configuration")
+	errConfig = errors.New("bad configuration")
 	// errDataDir means that the data directory cannot be used.
-	errDataDir = errors.New("membership: data_dir cannot be used")
+	errDataDir = errors.New("data_dir cannot be used")
 	// errClosed means that the cluster was closed meanwhile.
-	errClosed = errors.New("membership: closed")
-	// errNoLeader means that no leader could be reached in time.
-	errNoLeader = errors.New("membership: no leader")
+	errClosed = errors.New("closed")
 )
 
 func (c Config) withDefaults() Config {
 	if c.Lease <= 0 {
 		c.Lease = 3 * time.Second
-	}
-	if c.swapAfter <= 0 {
-		c.swapAfter = leader.SwapAfter
 	}
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
 	if c.Missing == nil {
@@ -155,8 +147,8 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.PeerAddr); err != nil || len(c.PeerAddr) > views.MaxText {
 		bad("peer address %q is not host:port", c.PeerAddr)
 	}
-	if c.Discovery == nil || c.Links == nil || c.Raft == nil || c.Control == nil {
-		bad("discovery, links and both stream layers are needed")
+	if c.Discovery == nil || c.Links == nil || c.Carrier == nil {
+		bad("discovery, links and their carrier are needed")
 	}
 	if c.Lease < admission.MinLease || c.Lease > admission.MaxLease {
 		bad("lease %v must be between %v and %v", c.Lease, admission.MinLease, admission.MaxLease)

@@ -65,8 +65,8 @@ func TestSlowDisks(t *testing.T) {
 		{time.Second, 200 * time.Millisecond},
 	} {
 		t.Run(c.lease.String()+" "+c.sync.String(), func(t *testing.T) {
-			quiet(t, func(t *testing.T) {
-				n := network{real: true}
+			virtual(t, func(t *testing.T) {
+				var n network
 				var log notes
 				delay := new(atomic.Int64)
 				delay.Store(int64(c.sync))
@@ -99,8 +99,8 @@ func TestSlowDisks(t *testing.T) {
 
 // A leader whose disk begins to take 2 s for each sync keeps the leases of all.
 func TestSlowLeader(t *testing.T) {
-	quiet(t, func(t *testing.T) {
-		n := network{real: true}
+	virtual(t, func(t *testing.T) {
+		var n network
 		delays := make(map[string]*atomic.Int64)
 		started := func(name string, join ...string) *gateway {
 			delays[name] = new(atomic.Int64)
@@ -110,9 +110,7 @@ func TestSlowLeader(t *testing.T) {
 		}
 		a := started("a")
 		gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
-		for _, g := range gateways {
-			g.ready()
-		}
+		settle(t, gateways)
 		leader := leaderOf(t, gateways)
 		delays[leader.name].Store(int64(2 * time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -134,8 +132,8 @@ func TestSlowLeader(t *testing.T) {
 // A leader whose disk hangs leads no more: nothing is agreed on through it. The others
 // keep their leases meanwhile.
 func TestDiskOfTheLeaderHangs(t *testing.T) {
-	quiet(t, func(t *testing.T) {
-		n := network{real: true}
+	virtual(t, func(t *testing.T) {
+		var n network
 		delays := make(map[string]*atomic.Int64)
 		started := func(name string, join ...string) *gateway {
 			delays[name] = new(atomic.Int64)
@@ -145,9 +143,7 @@ func TestDiskOfTheLeaderHangs(t *testing.T) {
 		}
 		a := started("a")
 		gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
-		for _, g := range gateways {
-			g.ready()
-		}
+		settle(t, gateways)
 		leader := leaderOf(t, gateways)
 		others := without(gateways, leader)
 		delays[leader.name].Store(int64(6 * time.Second))
@@ -179,38 +175,26 @@ func TestSnapshotsGetToDisk(t *testing.T) {
 		root := t.TempDir()
 		dir := func(name string) string { return filepath.Join(root, name) }
 		three := n.three(t, dir)
-		for _, g := range three {
-			g.ready()
-		}
+		settle(t, three)
 		define(t, three[0], "p", 1)
-		leader := leaderOf(t, three)
-		away := three[0]
-		if away == leader {
-			away = three[1]
-		}
+		away := followerOf(t, three)
 		away.kill()
-		for k := range 300 {
-			agreeOnK(t, leader, "p", 2+k)
+		rest := without(three, away)
+		for k := range 600 { // the log keeps less than that
+			agreeOnK(t, rest[0], "p", 2+k)
 		}
-		if err := leader.raft.Snapshot().Error(); err != nil {
-			t.Fatal(err)
-		}
-		if first, _ := leader.storage.logs.FirstIndex(); first < 2 {
-			t.Fatalf("the log still begins with entry %d", first)
-		}
-		back := n.start(t, away.name, config{expect: 3, dir: dir(away.name), join: []string{leader.gossip}})
-		fourth := n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{leader.gossip}})
-		for _, g := range []*gateway{back, fourth} {
-			g.ready()
-			if metas, err := g.storage.snapshots.List(); err != nil || len(metas) != 1 {
-				t.Errorf("%s: %d snapshots: %v", g.name, len(metas), err)
-			}
-		}
+		back := n.start(t, away.name, config{expect: 3, dir: dir(away.name), join: []string{rest[0].gossip}})
+		fourth := n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{rest[0].gossip}})
+		back.ready()
+		fourth.ready()
 		fourth.kill()
-		fourth = n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{leader.gossip}})
+		fourth = n.start(t, "d", config{joining: true, dir: dir("d"), join: []string{rest[0].gossip}})
+		if k := kOf(fourth); k != 601 {
+			t.Errorf("the disk has k %d", k)
+		}
 		fourth.ready()
 		for _, g := range []*gateway{back, fourth} {
-			until(t, g.name+" knows k", func() bool { return kOf(g) == 301 })
+			until(t, g.name+" knows k", func() bool { return kOf(g) == 601 })
 		}
 	})
 }

@@ -1,10 +1,12 @@
-// Package membership keeps the views that all gateways agree on: who is in,
-// which pools there are, and in which epoch each pool is.
+// Package membership keeps the views that all gateways agree on: who is in, which pools there are, and
+// in which epoch each pool is.
 //
-// A [View] is the outcome of a prefix of one log, which hashicorp/raft
-// replicates. Gateways that hold a view of the same number hold the same view.
-// Views are made when gateways come and go and when pools are defined or
+// A [View] is the outcome of a prefix of one log, which raft replicates. Gateways that hold a view of the
+// same number hold the same view. Views are made when gateways come and go and when pools are defined or
 // changed; no request ever causes one.
+//
+// Everything that decides is in package core, which is pure. This package has what that needs:
+// goroutines, a clock, connections, a disk. It decides nothing.
 //
 // # What a view promises
 //
@@ -31,86 +33,43 @@
 //   - A pool's Began is the index of the entry that began the epoch: members with
 //     a Node up to it plan the line, later ones join it.
 //
-// # How a cluster starts
-//
-// A gateway that expects nobody and joins nobody is a cluster of one at once.
-// With an expected number n > 1, gateways wait until gossip shows n of them
-// alive with that number, ask each other directly whether all see the same set
-// and none has a cluster yet, and then start one and the same configuration.
-// The cluster's id is a hash of that configuration. It opens every raft
-// connection together with the server that the dialer means, so that neither
-// another cluster nor another incarnation at the same address can vote. Any
-// other gateway waits to be let in by the leader. State on disk is never
-// discarded.
-//
 // # Standing
 //
-// A gateway may have requests in flight as long as it has a [Standing]: it is in
-// the view, and the leader has confirmed it lately. It renews its lease with the
-// leader six times per lease, by a direct call; nothing is written. Package lease
-// has the two ends as pure machines, the argument why they never contradict each
-// other, and the arithmetic. A gateway that is lost, or whose lease has lapsed,
-// has no standing any more; when its owner has aborted all that was in flight
-// it calls [Cluster.Rejoin] and comes back as another incarnation. Because it
-// says so itself, nothing is owed for the one before.
-//
-// # The leader's loops
-//
-// The leader watches what discovery reports. A gateway that is alive and not
-// in the view is asked for its identity over the control stream, and whether
-// long packets pass between it and the peer ports of all members; then it becomes a non-voting raft server
-// and a member. One that has left is removed. There are at most 5 voters and
-// an odd number of them: 1 for up to 2 members, 3 for up to 4, 5 from there on. A
-// pair has one voter on purpose: with two, the loss of either would stop both.
-// But once there are three, no loss makes them fewer: see leader.NextStep. A lost
-// voter keeps its vote until another gateway takes it, after SwapAfter, or people take
-// it away. No change is made that the living voters could not commit.
-//
-// Whom to suspend, whose lease to call expired, whom to let in and when to hand the
-// lead over is decided by package leader, which has the table of faults, rules and
-// bounds. This package tells it what there is to know: renewals and the complaints
-// that come with them, gossip, and dials of members whose link is down or that are
-// silent. Every gateway collects failed dials all the time, so that a new leader can
-// act at once. All suspicions of a moment go into one command, so that they cost one
-// epoch.
-//
-// # Elections
-//
-// Raft's own timeouts follow from the lease, so that long round trips cost nothing.
-// Elections do not wait for them: voters that know their leader to be gone, or have
-// none, ask each other, and if a majority says so one of them calls an election at
-// once. See election.go.
+// A gateway may have requests in flight as long as it has a [Standing]: it is in the view, and the
+// leader has confirmed it lately. A gateway that is lost, or whose lease has lapsed, has no standing any
+// more; when its owner has aborted all that was in flight it calls [Cluster.Rejoin] and comes back as
+// another incarnation. Because it says so itself, nothing is owed for the one before. See package lease.
 //
 // # The disk
 //
-// The log, votes and snapshots lie in DataDir and are written through before
-// they count. If that fails while running, because the disk is full, raft ends
-// the process rather than forget a vote: its lease then runs out as after any
-// crash.
+// The log, votes and snapshots lie in DataDir and are written through before they count. If that
+// fails while running, because the disk is full, the process must end rather than forget a vote:
+// [Cluster.Failed]. Its lease then runs out as after any crash.
 //
-// # Without a data directory
+// State in memory is forgotten when the process ends; so each start of a gateway without a data
+// directory is another process to the others. If a majority of the voters restart at once without data
+// directories, the others cannot know what was agreed: they stay without a leader and say so, until
+// they are restarted as well.
 //
-// State in memory forgets votes when the process ends; so each start of such a
-// gateway is a new raft server. If a majority of the voters restart at once
-// without data directories, the others cannot know what was agreed: they stay
-// without a leader and say so, until they are restarted as well.
+// # Goroutines and clocks
+//
+//	loop     takes in events, one after the other, and carries out their effects
+//	listen   passes on what discovery knows, and tells it of new incarnations
+//	disk     writes records, as many in one sync as there are
+//	dial     one for each attempt to reach a gateway, as long as that takes
+//
+// The clock is looked at for the core in Cluster.now; in stand and tellMissing, where times of the
+// timers' clock and the core's meet; and where clock.go and Start read both at the start.
 //
 // # Layers
 //
-// Each layer calls only those below it; within a layer, files call those to their right.
+// Each file calls only those to its right and below.
 //
-//	Cluster             change.go, cluster.go: what its users call; control.go: what other gateways ask
-//	the leader's work   lead.go, join.go, bootstrap.go; suspect.go; propose.go
-//	raft's messages     rpc.go, overlap.go: which of them raft gets
-//	leases, elections   renew.go, leaseserver.go; election.go
-//	other gateways      leaderwatch.go, prober.go, peers.go
-//	this gateway        incarnation.go; rafttransport.go, node.go, stream.go, raftlog.go
-//	what it keeps       rollcall.go, disk.go, storage.go, addresses.go
-//	what is agreed on   machine.go
+//	Cluster        change.go, cluster.go: what its users call
+//	effects        loop.go
+//	what it needs  carrier.go: connections; disk.go; clock.go
+//	what it shows  state.go, config.go, agreed.go
 //
-// The packages views (what is agreed on, and what each entry of the log changes), leader and
-// lease, below all of it, are pure.
-//
-// Source: Ongaro, Ousterhout, "In search of an understandable consensus
-// algorithm", USENIX ATC 2014; github.com/hashicorp/raft.
+// Source: Ongaro, Ousterhout, "In search of an understandable consensus algorithm", USENIX ATC 2014;
+// go.etcd.io/raft.
 package membership

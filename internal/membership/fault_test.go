@@ -1,13 +1,11 @@
 package membership
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -344,57 +342,6 @@ func TestRestartOwes(t *testing.T) {
 		until(t, "expired", func() bool { return len(poolOf(t, back, "p").Owed) == 0 })
 		if took := time.Since(began); took < old.Until.Sub(began) {
 			t.Errorf("expired after %v, while the lease runs", took)
-		}
-	})
-}
-
-// A leader change alone costs nobody its standing.
-func TestLeaderChanges(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		gateways := n.leased(t, 3*time.Second, nil)
-		settle(t, gateways)
-		nodes := map[string]Standing{}
-		for _, g := range gateways {
-			nodes[g.name] = g.stands()
-		}
-		for range 3 {
-			leader := leaderOf(t, gateways)
-			if err := leader.proposer.handOver(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			until(t, "another leads", func() bool { return leaderOf(t, gateways) != leader })
-		}
-		// Each renews once more, with the last leader.
-		after := time.Now().Add(gateways[0].View().Lease * 9 / 10)
-		for _, g := range gateways {
-			until(t, g.name+" renews", func() bool {
-				s := g.Standing()
-				if s.Node != nodes[g.name].Node {
-					t.Fatalf("%s: %+v, was %+v", g.name, s, nodes[g.name])
-				}
-				return s.Until.After(after)
-			})
-		}
-	})
-}
-
-// A leader that leaves hands the lead over again when it comes back to it.
-func TestLeaveThoughTheLeadComesBack(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		gateways := n.three(t, nil)
-		settle(t, gateways)
-		leader := leaderOf(t, gateways)
-		leader.leaving.Store(true) // as if it had handed over, and were elected since
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		node := leader.stands().Node
-		if err := leader.proposer.propose(ctx, views.Command{Remove: &views.Remove{Node: node}}); err != nil {
-			t.Errorf("it cannot leave: %v", err)
-		}
-		for _, g := range without(gateways, leader) {
-			until(t, "it has left", func() bool { l, gone := g.View().LostMember(node); return gone && !l.Leased })
 		}
 	})
 }

@@ -3,39 +3,46 @@ package membership
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/journal"
-	"github.com/kgate/kgate/internal/membership/views"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
-// An http.Server that refused a request keeps its connection for half a second
-// after Close, to let the other end read the answer. A probe of memberlist that has no
-// answer yet outlives its Shutdown by the rest of the probe's interval.
+// Gateways of these tests run in virtual time: as they ship, but for their connections, which are in
+// memory, and with a gossip that says what is so. So their times are exact, however busy the machine.
+
+// A probe of memberlist that has no answer yet outlives its Shutdown by the rest of the probe's
+// interval.
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		beGateway()
 		return
 	}
 	beganBoot = 0 // the clock that goes on while the machine sleeps knows no virtual time
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"),
-		goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe"))
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe"))
+}
+
+// virtual runs a test in virtual time, beside others.
+func virtual(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
 }
 
 // usualLease is that of gateways for which a test names none.
@@ -44,137 +51,146 @@ const usualLease = time.Second
 // testTimeout is how long a test waits for what has to happen.
 const testTimeout = time.Minute
 
-// network lets the gateways of one test reach each other. A gateway's peer
-// address is where its control stream listens; its raft stream listens beside
-// it, as the multiplexed peer port will hide.
+// network lets the gateways of one test reach each other.
 type network struct {
-	// Set before the first gateway starts: the lease of those that are given none, the delay
-	// of each direction, whom a gateway misses, and the key of raft's connections.
+	// Set before the first gateway starts: the lease of those that are given none, the delay of each
+	// direction, and whom a gateway misses.
 	lease   time.Duration
 	delay   time.Duration
 	missing func(*gateway) map[kmutex.Node]time.Time
-	key     clusterKey
-	// real: they run in real time, over loopback, with a real gossip.
-	real bool
-	// rumours are the gossip in virtual time.
 	rumours rumours
-	// forged: gossip has other addresses of all gateways than their own.
-	forged atomic.Bool
 
-	mu   sync.Mutex
-	raft map[string]string // peer address -> raft address
-	// dead boots, and pairs of peer addresses that nothing passes between, both
-	// since when.
-	dead    map[string]time.Time
-	blocked map[pair]time.Time
-	conns   map[pair][]net.Conn
-	// barred are the pairs of which the first can open no connection to the second;
-	// those that are open go on.
-	barred map[[2]string]bool
-	// narrow are the pairs of which what the first writes to the second in one piece, if it
-	// is long, is lost with all that follows on its connection.
-	narrow map[[2]string]bool
-	// dials are the connections that were opened, questions what was asked on those to control.
-	dials     int
-	questions atomic.Int64
-	// changed wakes each gateway when links may have changed.
-	changed []chan struct{}
+	mu    sync.Mutex
+	at    map[string]*gateway // that listen, by address
+	ports int
+	// blocked are the pairs of addresses that nothing passes between, barred those of which the first
+	// can open no connection to the second, and narrow those from whose first to whose second no long packets pass.
+	blocked, barred, narrow map[[2]string]bool
+	cables                  map[*cable]bool
+	dials                   int
 }
 
-// linksChanged wakes all gateways. The caller holds mu.
-func (n *network) linksChanged() {
-	for _, c := range n.changed {
+// cable is a connection.
+type cable struct {
+	ends   [2]*gateway
+	queues [2]chan parcel // to the ends
+	cut    chan struct{}
+	stuck  [2]bool // to the ends: a long packet is lost, and is sent again and again
+}
+
+type parcel struct {
+	at   time.Time
+	data []byte
+}
+
+func pairOf(a, b *gateway) [2]string {
+	return [2]string{min(a.peerAddr, b.peerAddr), max(a.peerAddr, b.peerAddr)}
+}
+
+// between returns the connection of two gateways. The caller holds mu, as of all below.
+func (n *network) between(a, b *gateway) *cable {
+	for c := range n.cables {
+		if c.ends == [2]*gateway{a, b} || c.ends == [2]*gateway{b, a} {
+			return c
+		}
+	}
+	return nil
+}
+
+func (n *network) connect(a, b *gateway) {
+	c := &cable{ends: [2]*gateway{a, b}, queues: [2]chan parcel{make(chan parcel, 1<<12), make(chan parcel, 1<<12)}, cut: make(chan struct{})}
+	n.cables[c] = true
+	n.dials++
+	for i, to := range c.ends {
+		from := c.ends[1-i]
+		to.carrier.Changed(transport.Change{Name: from.name, Up: true})
+		go n.pump(c, c.queues[i], from, to)
+	}
+	n.prove(c)
+}
+
+// prove shows the ends of a connection that long packets pass, if they do.
+func (n *network) prove(c *cable) {
+	time.AfterFunc(2*n.delay+time.Microsecond, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		a, b := c.ends[0], c.ends[1]
+		if n.cables[c] && !n.isNarrow(a, b) && !n.isNarrow(b, a) {
+			a.carrier.Changed(transport.Change{Name: b.name, Up: true, Proved: true})
+			b.carrier.Changed(transport.Change{Name: a.name, Up: true, Proved: true})
+		}
+	})
+}
+
+// pump delivers what is under way in a direction.
+func (n *network) pump(c *cable, queue chan parcel, from, to *gateway) {
+	for {
 		select {
-		case c <- struct{}{}:
-		default:
+		case <-c.cut:
+			return
+		case p := <-queue:
+			if wait := time.Until(p.at); wait > 0 {
+				select {
+				case <-time.After(wait):
+				case <-c.cut:
+					return
+				}
+			}
+			to.carrier.take(from.name, 2*n.delay, p.data)
 		}
 	}
 }
 
-// pair of peer addresses, the lesser first.
-type pair struct{ a, b string }
-
-func pairOf(a, b string) pair { return pair{min(a, b), max(a, b)} }
-
-// layer dials for the gateway at from.
-type layer struct {
-	net.Listener
-	n       *network
-	from    string
-	resolve func(addr string) string
+func (n *network) disconnect(c *cable) {
+	if !n.cables[c] {
+		return
+	}
+	delete(n.cables, c)
+	close(c.cut)
+	for i, to := range c.ends {
+		to.carrier.Changed(transport.Change{Name: c.ends[1-i].name, Err: errors.New("cut")})
+	}
 }
 
-func (l layer) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	if l.n.isBlocked(l.from, addr) {
-		<-ctx.Done() // swallowed
-		return nil, ctx.Err()
-	}
-	if l.n.delay > 0 { // a timer that is over at once is not for the race detector in virtual time: go1.26 crashes
-		select {
-		case <-time.After(4 * l.n.delay): // the handshakes of TCP and TLS
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	dial := dialWire
-	if l.n.real {
-		dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}
-	}
-	conn, err := dial(ctx, l.resolve(addr))
-	if err != nil {
-		return nil, err
-	}
-	if l.n.delay > 0 {
-		conn = newSlowConn(conn, l.n.delay)
-	}
-	l.n.mu.Lock()
-	defer l.n.mu.Unlock()
-	l.n.dials++
-	p := pairOf(l.from, addr)
-	if _, blocked := l.n.blocked[p]; blocked {
-		_ = conn.Close()
-		return nil, os.ErrDeadlineExceeded
-	}
-	l.n.conns[p] = append(l.n.conns[p], conn)
-	return &narrowConn{Conn: conn, n: l.n, from: l.from, to: addr}, nil
-}
-
-func (n *network) isBlocked(a, b string) bool {
+// block lets nothing more pass between two gateways but gossip.
+func (n *network) block(a, b *gateway) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, blocked := n.blocked[pairOf(a, b)]
-	return blocked || n.barred[[2]string{a, b}]
-}
-
-// bar lets a gateway open no new connection to another.
-func (n *network) bar(from, to *gateway) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.barred[[2]string{from.peerAddr, to.peerAddr}] = true
+	n.blocked[pairOf(a, b)] = true
+	if c := n.between(a, b); c != nil {
+		n.disconnect(c)
+	}
 }
 
 // unblock lets two gateways reach each other again.
 func (n *network) unblock(a, b *gateway) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.blocked, pairOf(a.peerAddr, b.peerAddr))
-	n.linksChanged()
+	delete(n.blocked, pairOf(a, b))
 }
 
-// block lets nothing more pass between two gateways but gossip: their links,
-// raft's and control's connections.
-func (n *network) block(a, b *gateway) {
+// bar lets a gateway open no new connection to another. One that is open goes on.
+func (n *network) bar(from, to *gateway) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := pairOf(a.peerAddr, b.peerAddr)
-	n.blocked[p] = time.Now()
-	for _, conn := range n.conns[p] {
-		_ = conn.Close()
+	n.barred[[2]string{from.peerAddr, to.peerAddr}] = true
+}
+
+// long is from how many bytes on a datagram gets lost on a narrow path.
+const long = 300
+
+// narrows loses what is long from one gateway to others.
+func (n *network) narrows(from *gateway, to []*gateway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range to {
+		n.narrow[[2]string{from.peerAddr, g.peerAddr}] = true
 	}
-	delete(n.conns, p)
-	n.linksChanged()
+}
+
+// isNarrow reports that long packets get lost from one gateway to another. The caller holds mu.
+func (n *network) isNarrow(from, to *gateway) bool {
+	return n.narrow[[2]string{from.peerAddr, to.peerAddr}]
 }
 
 func (n *network) heal() {
@@ -183,94 +199,120 @@ func (n *network) heal() {
 	clear(n.blocked)
 	clear(n.barred)
 	clear(n.narrow)
-	n.linksChanged()
-}
-
-func (n *network) raftAddr(peer string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.raft[peer]
-}
-
-func (n *network) note(peer, raft string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.raft == nil {
-		n.raft, n.dead = map[string]string{}, map[string]time.Time{}
-		n.blocked, n.conns = map[pair]time.Time{}, map[pair][]net.Conn{}
-		n.barred, n.narrow = map[[2]string]bool{}, map[[2]string]bool{}
+	for c := range n.cables {
+		n.prove(c)
 	}
-	n.raft[peer] = raft
 }
 
-// links are those that the gateways would have: they break at once when a
-// gateway is killed or cut off.
-type links struct {
-	g       *gateway
-	changed chan struct{}
-}
+// wires are a gateway's connections.
+type wires struct{ g *gateway }
 
-func (n *network) links(g *gateway) links {
-	l := links{g, make(chan struct{}, 1)}
+var _ Links = wires{}
+
+func (w wires) SendDatagram(to transport.To, _ wire.Channel, data []byte) error {
+	n := w.g.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.changed = append(n.changed, l.changed)
-	return l
-}
-
-func (l links) LinksChanged() <-chan struct{} { return l.changed }
-
-func (l links) Down() map[kmutex.Node]time.Time {
-	down := make(map[kmutex.Node]time.Time)
-	cluster := l.g.cluster.Load()
-	if cluster == nil {
-		return down
-	}
-	n := l.g.n
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, m := range cluster.View().Members {
-		dead, isDead := n.dead[m.Boot]
-		cut, isCut := n.blocked[pairOf(l.g.peerAddr, m.PeerAddr)]
-		switch {
-		case m.Name == l.g.name:
-		case isDead:
-			down[m.Node] = dead
-		case isCut:
-			down[m.Node] = cut
+	for c := range n.cables {
+		for i, end := range c.ends {
+			if end.name == to.Name && c.ends[1-i] == w.g {
+				if n.loses(c, i, len(data)) {
+					return nil
+				}
+				c.queues[i] <- parcel{time.Now().Add(n.delay), slices.Clone(data)}
+				return nil
+			}
 		}
 	}
-	return down
+	return transport.ErrLinkDown
 }
+
+// loses reports that a datagram to an end is lost, as is all that follows it, until the connection is given
+// up. The caller holds mu.
+func (n *network) loses(c *cable, end, size int) bool {
+	if !c.stuck[end] && size >= long && n.isNarrow(c.ends[1-end], c.ends[end]) {
+		c.stuck[end] = true
+		time.AfterFunc(usualLease/2, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.disconnect(c)
+		})
+	}
+	return c.stuck[end]
+}
+
+func (w wires) Reach(ctx context.Context, to transport.To, first time.Duration) error {
+	n := w.g.n
+	blocked, refused := n.state(w.g, to.Addr)
+	took := 6 * n.delay // the handshakes of TCP and TLS, and the hellos
+	switch {
+	case blocked || 2*n.delay > first:
+		took = first
+	case refused:
+		took = 2 * n.delay
+	}
+	if took > 0 { // a timer that is over at once is not for the race detector in virtual time: go1.26 crashes
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if blocked || 2*n.delay > first {
+		return os.ErrDeadlineExceeded
+	}
+	if blocked, refused = n.state(w.g, to.Addr); blocked || refused {
+		return syscall.ECONNREFUSED
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	other := n.at[to.Addr]
+	if other == nil || other.name != to.Name || w.g.gone {
+		return fmt.Errorf("%s is not %s", to.Addr, to.Name)
+	}
+	if n.between(w.g, other) == nil {
+		n.connect(w.g, other)
+	}
+	return nil
+}
+
+func (n *network) state(from *gateway, addr string) (blocked, refused bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pair := [2]string{min(from.peerAddr, addr), max(from.peerAddr, addr)}
+	return n.blocked[pair] || n.barred[[2]string{from.peerAddr, addr}], n.at[addr] == nil
+}
+
+func (w wires) Meet(ctx context.Context, addr string) (transport.To, error) {
+	n := w.g.n
+	n.mu.Lock()
+	other := n.at[addr]
+	n.mu.Unlock()
+	if blocked, refused := n.state(w.g, addr); blocked {
+		<-ctx.Done()
+		return transport.To{}, ctx.Err()
+	} else if refused {
+		return transport.To{}, syscall.ECONNREFUSED
+	}
+	return transport.To{Name: other.name, Addr: addr}, nil
+}
+
+func (w wires) Keep(transport.To) (release func()) { return func() {} }
+func (w wires) Proved(string) (string, bool)       { return "", true }
 
 // gateway is what a test runs of one gateway.
 type gateway struct {
 	*Cluster
 	t     testing.TB
 	name  string
-	agent agent
+	agent *rumourAgent
 	config
 	peerAddr string
-	gone     bool
+	gone     bool // guarded by n.mu
 	n        *network
 	cluster  atomic.Pointer[Cluster]
+	carrier  *Carrier
 	owner    sync.WaitGroup
-}
-
-// gossip is what a gateway hears.
-type gossip struct {
-	agent
-	n *network
-}
-
-func (g gossip) Members() []serfring.Member {
-	members := g.agent.Members()
-	for i := range members {
-		if g.n.forged.Load() {
-			members[i].PeerAddr = "127.0.0.1:1"
-		}
-	}
-	return members
 }
 
 // config of a gateway in a test.
@@ -281,7 +323,6 @@ type config struct {
 	join    []string
 	peer    string // address to listen on, to return to the same one
 	gossip  string
-	key     []byte
 	lease   time.Duration
 	files   journal.FS // nil: the operating system's
 	logs    *slog.Logger
@@ -290,58 +331,33 @@ type config struct {
 	stays   bool // it does not come back by itself when its standing is lost
 }
 
-var boots struct {
-	sync.Mutex
-	n int
-}
-
-func newBoot() string {
-	boots.Lock()
-	defer boots.Unlock()
-	boots.n++
-	return fmt.Sprintf("boot%d", boots.n)
-}
+var boots atomic.Int64
 
 func logger(t testing.TB, name string) *slog.Logger {
 	if os.Getenv("KGATE_TEST_LOG") == "" {
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("gateway", name))
-}
-
-func (n *network) listen(t testing.TB, addr string) net.Listener {
-	t.Helper()
-	if !n.real {
-		return listenWire(t, addr)
-	}
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With(slog.String("gateway", name))
 }
 
 func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	t.Helper()
-	control, raftListener := n.listen(t, conf.peer), n.listen(t, "")
-	if n.delay > 0 {
-		control, raftListener = slowListener{control, n.delay}, slowListener{raftListener, n.delay}
+	g := &gateway{t: t, name: name, n: n, carrier: NewCarrier()}
+	n.mu.Lock()
+	if n.at == nil {
+		n.at, n.cables = make(map[string]*gateway), make(map[*cable]bool)
+		n.blocked, n.barred, n.narrow = make(map[[2]string]bool), make(map[[2]string]bool), make(map[[2]string]bool)
 	}
-	control = askedListener{control, &n.questions}
-	peer := control.Addr().String()
-	n.note(peer, raftListener.Addr().String())
-	boot := newBoot()
-	agent := n.gossip(t, serfring.Config{
-		Name: name, Boot: boot, PeerAddr: peer, Version: "test", Expect: conf.expect,
-		Bind: conf.gossip, Join: conf.join, Keys: keys(conf.key),
-		RetryInterval: 100 * time.Millisecond, LeaveDelay: 20 * time.Millisecond,
-		Logger: logger(t, name),
-	})
-	conf.peer, conf.gossip = peer, agent.Addr()
-	g := &gateway{t: t, name: name, agent: agent, config: conf, peerAddr: peer, n: n}
+	if g.peerAddr = conf.peer; conf.peer == "" {
+		n.ports++
+		g.peerAddr = fmt.Sprintf("10.0.0.%d:7080", n.ports)
+	}
+	n.at[g.peerAddr] = g
+	n.mu.Unlock()
+	boot := fmt.Sprintf("boot%d", boots.Add(1))
+	g.agent = n.rumours.start(g.peerAddr, serfring.Config{Name: name, Boot: boot, Expect: conf.expect, Join: conf.join})
+	conf.peer, conf.gossip = g.peerAddr, g.peerAddr
+	g.config = conf
 	missing := func() map[kmutex.Node]time.Time {
 		if g.cluster.Load() == nil || n.missing == nil {
 			return nil
@@ -350,11 +366,9 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	}
 	var err error
 	g.Cluster, err = Start(t.Context(), Config{
-		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
+		Name: name, Boot: boot, PeerAddr: g.peerAddr, DataDir: conf.dir,
 		BootstrapExpect: conf.expect, Joining: conf.joining, Witness: conf.witness,
-		Discovery: gossip{agent, n}, Links: n.links(g), Missing: missing,
-		Raft:      n.key.secure(t, layer{raftListener, n, peer, n.raftAddr}, name),
-		Control:   layer{control, n, peer, func(addr string) string { return addr }},
+		Discovery: g.agent, Links: wires{g}, Carrier: g.carrier, Missing: missing,
 		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, usualLease),
 		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
 		AdminTokens: func() []string { return conf.tokens },
@@ -368,23 +382,19 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	return g
 }
 
-// gossip starts a gateway's agent.
-func (n *network) gossip(t testing.TB, conf serfring.Config) agent {
-	t.Helper()
-	if !n.real {
-		if conf.Bind == "" {
-			conf.Bind = newAddress()
+// unplug ends the gateway's connections, as its process does when it ends.
+func (g *gateway) unplug() {
+	g.n.mu.Lock()
+	defer g.n.mu.Unlock()
+	g.gone = true
+	if g.n.at[g.peerAddr] == g {
+		delete(g.n.at, g.peerAddr)
+	}
+	for c := range g.n.cables {
+		if c.ends[0] == g || c.ends[1] == g {
+			g.n.disconnect(c)
 		}
-		return n.rumours.start(conf)
 	}
-	if conf.Bind == "" {
-		conf.Bind = "127.0.0.1:0"
-	}
-	a, err := serfring.Start(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
 }
 
 // own is what the gateway's owner does, who never has anything in flight.
@@ -414,12 +424,7 @@ func (g *gateway) kill() {
 	if g.gone {
 		return
 	}
-	g.gone = true
-	boot, _ := g.incarnation.current()
-	g.n.mu.Lock()
-	g.n.dead[boot] = time.Now()
-	g.n.linksChanged()
-	g.n.mu.Unlock()
+	g.unplug()
 	defer g.owner.Wait()
 	if err := g.Close(); err != nil {
 		g.t.Errorf("%s: close: %v", g.name, err)
@@ -432,13 +437,13 @@ func (g *gateway) kill() {
 // leave ends it gracefully.
 func (g *gateway) leave() {
 	g.t.Helper()
-	g.gone = true
 	defer g.owner.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := g.Leave(ctx); err != nil {
 		g.t.Errorf("%s: leave: %v", g.name, err)
 	}
+	g.unplug()
 	if err := g.agent.Leave(); err != nil {
 		g.t.Errorf("%s: leave gossip: %v", g.name, err)
 	}
@@ -527,53 +532,32 @@ func leaderOf(t testing.TB, gateways []*gateway) *gateway {
 	return leader
 }
 
-// keys returns the gossip keys of a configuration that has one, or none.
-func keys(key []byte) [][]byte {
-	if key == nil {
-		return nil
-	}
-	return [][]byte{key}
-}
-
 // stats are what the tests look at of the agreement.
 type stats struct {
-	Cluster, Server, Role, Leader, Problem string
-	Term                                   uint64
-	Voters, NonVoters                      []string
+	Cluster, Server, Role, Problem string
+	Term                           uint64
+	Voters                         []string
 }
 
 func (g *gateway) stats() stats {
-	s := stats{Cluster: g.storage.clusterID(), Server: g.storage.meta.Server, Role: strings.ToLower(g.raft.State().String()), Term: g.raft.CurrentTerm()}
-	s.Leader, _ = g.Leader()
-	for _, server := range g.servers() {
-		if server.Suffrage == raft.Voter {
-			s.Voters = append(s.Voters, string(server.ID))
-		} else {
-			s.NonVoters = append(s.NonVoters, string(server.ID))
-		}
-	}
+	s := stats{Cluster: g.View().Cluster, Server: fmt.Sprint(g.id)}
 	if err := g.Problem(); err != nil {
 		s.Problem = err.Error()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.Term = g.core.Term()
+	if g.core.Leads() {
+		s.Role = "leader"
+	}
+	for _, id := range g.core.Voters() {
+		s.Voters = append(s.Voters, fmt.Sprint(id))
 	}
 	return s
 }
 
-func join(name, boot string) views.Command {
-	return views.Command{Join: &views.Join{Name: name, Boot: boot, PeerAddr: name + ":7080", Server: name + "/" + boot}}
-}
+func (g *gateway) voters() []string { return g.stats().Voters }
 
-func pool(name string, k int) views.Command {
-	return views.Command{Define: &views.Define{Name: name, K: k, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}}
-}
-
-func setK(name string, k int) views.Command {
-	return views.Command{SetK: &views.SetK{Name: name, K: k}}
-}
-
-func suspend(nodes ...kmutex.Node) views.Command {
-	return views.Command{Suspend: &views.Suspend{Nodes: nodes}}
-}
-
-func expire(nodes ...kmutex.Node) views.Command {
-	return views.Command{Expire: &views.Expire{Nodes: nodes}}
+func alive(members []serfring.Member) []serfring.Member {
+	return slices.DeleteFunc(members, func(m serfring.Member) bool { return m.Status != serfring.StatusAlive })
 }

@@ -1,18 +1,10 @@
 package membership
 
 import (
-	"bytes"
-	"encoding/json"
-	"math"
-	"net"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/leader"
-	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -165,39 +157,6 @@ func TestMissed(t *testing.T) {
 	})
 }
 
-// A leader that is silent counts as none, but not for what it was silent about in a
-// term before: that would end its new one at once.
-func TestSilenceCountsInOneTerm(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		gateways := n.three(t, nil)
-		settle(t, gateways)
-		g := followerOf(t, gateways)
-		id := g.leaderID()
-		silent := func() bool { return time.Now().After(g.leaders.silentFrom(id)) }
-		term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
-		g.leaders.renewed.Store(&renewal{id, term, long})
-		if !silent() {
-			t.Error("a leader that is silent for a lease is one")
-		}
-		g.leaders.renewed.Store(&renewal{id, term - 1, long})
-		if silent() {
-			t.Error("a leader is none because of a term before")
-		}
-	})
-}
-
-// A leader does not look again and again whether it hears from a leader.
-func TestLeaderWaitsForNoLeader(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		g := leaderOf(t, []*gateway{n.start(t, "a", config{expect: 1})})
-		if in := g.leaders.silentIn(); in < lookAgain {
-			t.Errorf("the leader looks again in %v, want %v", in, lookAgain)
-		}
-	})
-}
-
 // A gateway that is kept out for its links does not keep its tokens out: they come
 // back before it does, and before its lease has run out.
 func TestKeptOutOwesNothing(t *testing.T) {
@@ -245,138 +204,4 @@ func missed(t *testing.T, lease time.Duration, conf config) (others []*gateway, 
 		t.Fatal("it is the home itself: give it another name")
 	}
 	return others, stood
-}
-
-// Renewals, and the questions to the voters that confirm them, go over connections
-// that are there: none is given up because a majority has answered before.
-func TestRenewalsOpenNoConnections(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		gateways := n.five(t)
-		count := func() (dials, questions int) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.dials, int(n.questions.Load())
-		}
-		time.Sleep(gateways[0].View().Lease)
-		dialsBefore, before := count()
-		time.Sleep(3 * gateways[0].View().Lease)
-		// There are 90 renewals in three leases, and a question to each voter for most of them. A
-		// busy machine has more connections open at a time, and raft's and links' among them.
-		dials, questions := count()
-		dials, questions = dials-dialsBefore, questions-before
-		t.Logf("%d connections opened for %d questions", dials, questions)
-		if dials > questions*3/4 {
-			t.Errorf("%d connections opened in three leases in which %d questions were asked", dials, questions)
-		}
-	})
-}
-
-// askedListener counts the requests that come on its connections: each has the first byte
-// of a read, since a client sends the next one when it has been answered.
-type askedListener struct {
-	net.Listener
-	questions *atomic.Int64
-}
-
-type askedConn struct {
-	net.Conn
-	questions *atomic.Int64
-}
-
-func (l askedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return askedConn{conn, l.questions}, nil
-}
-
-func (c askedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if bytes.HasPrefix(p[:n], []byte("GET /")) || bytes.HasPrefix(p[:n], []byte("POST /")) {
-		c.questions.Add(1)
-	}
-	return n, err
-}
-
-// As many nodes as one command names have room in it, and as many complaints as a
-// renewal may carry.
-func TestLongCommandsFit(t *testing.T) {
-	nodes := make([]kmutex.Node, maxNodes)
-	for i := range nodes {
-		nodes[i] = math.MaxUint64 - kmutex.Node(i)
-	}
-	reasons := slices.Repeat([]string{strings.Repeat("r", views.MaxReason)}, maxSuspects)
-	for _, c := range []views.Command{
-		{Suspend: &views.Suspend{Nodes: nodes[:maxSuspects], Reasons: reasons}},
-		{Expire: &views.Expire{Nodes: nodes}},
-		{Return: &views.Return{Pool: strings.Repeat("p", views.MaxText), Nodes: nodes}},
-	} {
-		data, err := views.Encode(c)
-		if err == nil {
-			_, err = views.DecodeCommand(data)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	data, err := json.Marshal(renewalRequest{Report: leader.Report{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64}})
-	if err != nil || len(data) > views.MaxCommand {
-		t.Errorf("a renewal has %d bytes, %v", len(data), err)
-	}
-}
-
-// More losses at once than one command names go into several.
-func TestManyLossesAtOnce(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		g := n.start(t, "a", config{expect: 1})
-		g.stands()
-		var verdict leader.Verdict
-		back := leader.Return{Pool: "p"}
-		for i := range 10 * maxNodes {
-			node := math.MaxUint64 - kmutex.Node(i) // nobody, so nothing comes of it
-			verdict.Suspend = append(verdict.Suspend, leader.Suspicion{Member: leader.Member{Node: node}, Reason: leader.Gone})
-			verdict.Expire = append(verdict.Expire, node)
-			back.Nodes = append(back.Nodes, node)
-		}
-		define(t, g, "p", 1)
-		verdict.Return = []leader.Return{back}
-		before := g.View().Number
-		if err := g.judge.carryOut(verdict); err != nil {
-			t.Fatal(err)
-		}
-		if now := g.View().Number; now != before {
-			t.Errorf("view %d after view %d", now, before)
-		}
-	})
-}
-
-// A voter that answers on a connection of before and cannot be dialed does not count
-// as one that would vote: neither could its vote be asked for.
-func TestLeaderlessMustBeDialed(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		gateways := n.five(t)
-		g, o := gateways[0], gateways[1]
-		for _, dead := range gateways[2:] {
-			dead.kill() // and there is no majority any more
-		}
-		until(t, "there is no leader", func() bool { return g.leaders.term().Leaderless && o.leaders.term().Leaderless })
-		voter := o.stats().Server
-		if said := g.elections.askLeaderless(t.Context(), voter); !said.Leaderless {
-			t.Fatalf("it says %+v", said)
-		}
-		if before, most := g.elections.askVoters(g.voters()); before != 0 || most {
-			t.Errorf("%d before it, a majority: %v", before, most)
-		}
-		n.bar(g, o)
-		if said := g.elections.askLeaderless(t.Context(), voter); said.Leaderless {
-			t.Error("it counts, and cannot be dialed")
-		}
-		if _, err := g.leaders.termOf(t.Context(), voter); err != nil {
-			t.Errorf("the connection of before: %v", err)
-		}
-	})
 }

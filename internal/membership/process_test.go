@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/timing"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -43,23 +43,29 @@ func beGateway() {
 			os.Exit(1)
 		}
 	}
-	ports, err := transport.Listen(transport.Config{Name: name, Listen: "127.0.0.1:0", Handler: deaf{}})
+	carrier, agreed := serfring.NewCarrier(), NewCarrier()
+	ports, err := transport.Listen(transport.Config{
+		Name: name, Listen: "127.0.0.1:0", Handler: deaf{}, Accept: carrier.Accept, Changed: agreed.Changed, PingInterval: childLease / 2,
+		Datagram: func(ch wire.Channel, from transport.Caller, data []byte) {
+			carrier.Datagram(ch, from, data)
+			agreed.Datagram(ch, from, data)
+		},
+	})
 	must(err)
 	boot := name + fmt.Sprint(os.Getpid())
 	conf := serfring.Config{
-		Name: name, Boot: boot, PeerAddr: ports.Addr().String(), Version: "test", Expect: 3,
-		Bind: "127.0.0.1:0", RetryInterval: 100 * time.Millisecond,
+		Name: name, Boot: boot, Version: "test", Expect: 3, Links: ports, Carrier: carrier,
+		RetryInterval: 100 * time.Millisecond,
 	}
 	if join != "" {
 		conf.Join = []string{join}
 	}
 	agent, err := serfring.Start(conf)
 	must(err)
-	fmt.Println("gossip", agent.Addr())
+	fmt.Println("gossip", ports.Addr())
 	c, err := Start(context.Background(), Config{
-		Name: name, Boot: boot, PeerAddr: conf.PeerAddr, BootstrapExpect: 3, Joining: join != "",
-		Discovery: agent, Links: ports, Lease: childLease,
-		Raft: ports.Stream(transport.StreamRaft), Control: ports.Stream(transport.StreamControl), Logger: debugLog(),
+		Name: name, Boot: boot, PeerAddr: ports.Addr().String(), BootstrapExpect: 3, Joining: join != "",
+		Discovery: agent, Links: ports, Carrier: agreed, Lease: childLease,
 	})
 	must(err)
 	go func() {
@@ -280,11 +286,4 @@ func TestProcessStopped(t *testing.T) {
 		now, at, _ := stopped.says(next, "stands ")
 		t.Logf("%s back as node %s after %v, it was %s", who, now, at.Sub(woke), old)
 	}
-}
-
-func debugLog() *slog.Logger {
-	if os.Getenv("KGATE_TEST_LOG") == "" {
-		return nil
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

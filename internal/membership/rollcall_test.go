@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/membership/core"
 )
 
 // copyTo puts a copy of a data directory in place of another one.
@@ -96,7 +98,7 @@ func TestOldCopyOfTheOnlyVoter(t *testing.T) {
 		a := n.start(t, "a", config{expect: 2, dir: dirs("a"), join: []string{b.gossip}})
 		select {
 		case err := <-a.Failed():
-			if !errors.Is(err, errBehind) || !strings.Contains(err.Error(), "move the directory away") {
+			if !errors.Is(err, core.ErrBehind) || !strings.Contains(err.Error(), "move the directory away") {
 				t.Errorf("%v", err)
 			}
 		case <-time.After(15 * time.Second):

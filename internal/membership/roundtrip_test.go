@@ -2,82 +2,11 @@ package membership
 
 import (
 	"fmt"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
 )
-
-// slowConn delivers what is written to it after a delay, in order.
-type slowConn struct {
-	net.Conn
-	delay time.Duration
-	mu    sync.Mutex
-	queue chan slowWrite
-	once  sync.Once
-	done  chan struct{}
-}
-
-type slowWrite struct {
-	at   time.Time
-	data []byte
-}
-
-func newSlowConn(conn net.Conn, delay time.Duration) *slowConn {
-	s := &slowConn{Conn: conn, delay: delay, queue: make(chan slowWrite, 1<<16), done: make(chan struct{})}
-	go s.pump()
-	return s
-}
-
-func (s *slowConn) pump() {
-	for {
-		select {
-		case w := <-s.queue:
-			select {
-			case <-time.After(time.Until(w.at)):
-			case <-s.done:
-				return
-			}
-			if _, err := s.Conn.Write(w.data); err != nil {
-				return
-			}
-		case <-s.done:
-			return
-		}
-	}
-}
-
-func (s *slowConn) Write(data []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.done:
-		return 0, net.ErrClosed
-	case s.queue <- slowWrite{time.Now().Add(s.delay), append([]byte(nil), data...)}:
-		return len(data), nil
-	}
-}
-
-func (s *slowConn) Close() error {
-	s.once.Do(func() { close(s.done) })
-	return s.Conn.Close()
-}
-
-// slowListener delays what goes back on the connections that it accepts.
-type slowListener struct {
-	net.Listener
-	delay time.Duration
-}
-
-func (l slowListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return newSlowConn(conn, l.delay), nil
-}
 
 // With a round trip of a tenth of the lease everything is quiet: nobody is elected
 // twice, suspected, or without a lease. Each new connection costs two round trips
@@ -103,26 +32,6 @@ func TestRoundTrips(t *testing.T) {
 			t.Error(trouble)
 		}
 	})
-}
-
-// Where round trips are as long as docs/guarantees.md bears, what needs a new connection with TLS
-// ends in time.
-func TestTimeoutsHaveRoom(t *testing.T) {
-	for _, lease := range []time.Duration{time.Second, 3 * time.Second, 4 * time.Second, time.Minute} {
-		trip := min(lease/10, 400*time.Millisecond)
-		for name, c := range map[string]struct {
-			timeout time.Duration
-			trips   int
-		}{
-			"a dial":                   {probeTimeout(lease, trip), 3},
-			"a dial before a question": {reachTimeout(lease), 3},
-			"a call":                   {callTimeout(lease), 4},
-		} {
-			if need := time.Duration(c.trips) * trip; c.timeout <= need {
-				t.Errorf("lease %v: %s has %v and needs %v", lease, name, c.timeout, need)
-			}
-		}
-	}
 }
 
 // staysAsItIs watches for that long that each gateway keeps its lease, and that there is no

@@ -14,41 +14,36 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/membership/core"
 )
 
-func openAndClose(t *testing.T, dir, name, server string) (meta, bool) {
+// openOnce opens a data directory and closes it again, and returns the id that it has.
+func openOnce(t *testing.T, dir, name string) core.ID {
 	t.Helper()
-	s, err := openStorage(dir, name, server, raftfile.Options{})
+	stored := core.NewStored(newID(), name)
+	d, err := openDisk(Config{DataDir: dir, Name: name}.withDefaults(), stored, func() time.Duration { return time.Hour })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.close(); err != nil {
+	if err := d.close(); err != nil {
 		t.Fatal(err)
 	}
-	return s.meta, s.fresh
+	return stored.ID()
 }
 
-func TestServerIDStaysOnceUsed(t *testing.T) {
-	dir := t.TempDir()
-	if m, fresh := openAndClose(t, dir, "a", "a/1"); m.Server != "a/1" || !fresh {
-		t.Errorf("%+v, fresh %v", m, fresh)
-	}
-	// It never voted: the new boot is as good.
-	if m, fresh := openAndClose(t, dir, "a", "a/2"); m.Server != "a/2" || !fresh {
-		t.Errorf("%+v, fresh %v", m, fresh)
-	}
-	s, err := openStorage(dir, "a", "a/3", raftfile.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(s.setCluster("c1"), s.stable.SetUint64([]byte("CurrentTerm"), 1), s.flush(), s.close())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, fresh := openAndClose(t, dir, "a", "a/4"); m.Server != "a/3" || m.Cluster != "c1" || fresh {
-		t.Errorf("%+v, fresh %v", m, fresh)
-	}
+// A process that comes back with its directory is the same to the others.
+func TestServerIDStays(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		var n network
+		dir := t.TempDir()
+		g := n.start(t, "a", config{expect: 1, dir: dir})
+		g.ready()
+		id := g.id
+		g.kill()
+		if again := openOnce(t, dir, "a"); again != id {
+			t.Errorf("%d after %d", again, id)
+		}
+	})
 }
 
 func TestBadDataDirs(t *testing.T) {
@@ -66,22 +61,21 @@ func TestBadDataDirs(t *testing.T) {
 	if err := os.MkdirAll(place("folder/kgate.db"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for dir, format := range map[string]byte{"newer": raftfile.Format + 1, "older": raftfile.Format - 1} {
-		openAndClose(t, place(dir), "a", "a/1")
+	for dir, format := range map[string]byte{"newer": journalFormat + 1, "older": journalFormat - 1} {
+		openOnce(t, place(dir), "a")
 		writeFormat(t, filepath.Join(place(dir), dataFile), format)
 	}
 	bolt := make([]byte, 32768)
 	binary.LittleEndian.PutUint32(bolt[16:], 0xED0CDAED)
 	write(place("bolt/kgate.db"), bolt)
-	openAndClose(t, place("damaged"), "a", "a/1")
+	openOnce(t, place("damaged"), "a")
 	data, err := os.ReadFile(filepath.Join(place("damaged"), dataFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	data[len(data)-2] ^= 1
 	write(place("damaged/kgate.db"), data)
-	openAndClose(t, place("other"), "b", "b/1")
-	open, err := openStorage(place("open"), "a", "a/1", raftfile.Options{})
+	open, err := openDisk(Config{DataDir: place("open")}.withDefaults(), core.NewStored(1, "a"), func() time.Duration { return time.Hour })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +90,9 @@ func TestBadDataDirs(t *testing.T) {
 		"short":   "damaged or not kgate's",
 		"folder":  "must be a directory",
 		"newer":   "run the newer version",
-		"older":   "move the directory away",
+		"older":   "stop all gateways, move the data_dir of each away",
 		"bolt":    "older version",
 		"damaged": "damaged",
-		"other":   `belongs to the gateway "b"`,
 		"open":    "another kgate has it open",
 	}
 	if os.Getuid() != 0 { // root may write anywhere
@@ -109,7 +102,7 @@ func TestBadDataDirs(t *testing.T) {
 		cases["readonly"] = "must be able to write"
 	}
 	for dir, want := range cases {
-		_, err := openStorage(place(dir), "a", "a/1", raftfile.Options{})
+		_, err := openDisk(Config{DataDir: place(dir)}.withDefaults(), core.NewStored(1, "a"), func() time.Duration { return time.Hour })
 		if !errors.Is(err, errDataDir) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v\nwant something with %q", dir, err, want)
 		}
@@ -145,26 +138,25 @@ func TestAdviceOnDisks(t *testing.T) {
 	}
 }
 
-// What Start opened before it failed is closed again.
-func TestStartFailsClean(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	control, stream := listenWire(t, ""), listenWire(t, "")
-	_, err := Start(t.Context(), Config{
-		Name: "a", Boot: "x", PeerAddr: control.Addr().String(), DataDir: path,
-		Discovery: still{}, Links: links{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},
+// A directory of a gateway of another name is refused, and so is a file in its place.
+func TestStartFails(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		var n network
+		dir := t.TempDir()
+		g := n.start(t, "b", config{expect: 1, dir: dir})
+		g.ready()
+		g.kill()
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for dir, want := range map[string]string{dir: `belongs to the gateway "b"`, file: "must be a directory"} {
+			_, err := Start(t.Context(), Config{Name: "a", Boot: "x", PeerAddr: "a:1", DataDir: dir, Discovery: g.agent, Links: wires{g}, Carrier: NewCarrier()})
+			if !errors.Is(err, errDataDir) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v", err)
+			}
+		}
 	})
-	if !errors.Is(err, errDataDir) {
-		t.Errorf("%v", err)
-	}
-	if _, err := control.Accept(); err == nil {
-		t.Error("the control listener is open")
-	}
-	if _, err := stream.Accept(); err == nil {
-		t.Error("the raft listener is open")
-	}
 }
 
 func TestValidate(t *testing.T) {
@@ -180,16 +172,20 @@ func TestValidate(t *testing.T) {
 
 // A data directory remembers the mark of its tickets.
 func TestTicketsMark(t *testing.T) {
-	dir := t.TempDir()
-	for _, want := range []string{"", "one"} {
-		s, err := openStorage(dir, "a", "a/1", raftfile.Options{})
-		if err != nil {
-			t.Fatal(err)
+	virtual(t, func(t *testing.T) {
+		var n network
+		dir := t.TempDir()
+		for _, want := range []string{"", "one", "two"} {
+			g := n.start(t, "a", config{expect: 1, dir: dir})
+			if got := g.TicketsMark(); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			for _, mark := range []string{"one", "two"}[:min(1+len(want), 2)] {
+				if err := g.SetTicketsMark(mark); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.kill()
 		}
-		before := s.meta.Tickets
-		err = errors.Join(s.setTicketsMark("one"), s.stable.SetUint64([]byte("CurrentTerm"), 1), s.flush(), s.close())
-		if before != want || err != nil {
-			t.Errorf("before: %q, want %q; %v", before, want, err)
-		}
-	}
+	})
 }

@@ -1,51 +1,15 @@
 package membership
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/membership/views"
 )
-
-func TestWrongGossipKeyStaysOut(t *testing.T) {
-	n := network{real: true, lease: 10 * time.Second}
-	key := func(b byte) []byte { return bytes.Repeat([]byte{b}, serfring.KeySize) }
-	a := n.start(t, "a", config{expect: 1, key: key(1)})
-	a.ready()
-	b := n.start(t, "b", config{expect: 1, joining: true, join: []string{a.gossip}, key: key(2)})
-	until(t, "it is told", func() bool { return errors.Is(b.agent.Problem(), serfring.ErrKey) })
-	if _, in := b.Self(); in || len(a.names()) != 1 {
-		t.Errorf("it is in: %v", a.names())
-	}
-	until(t, "it says what it waits for", func() bool { return strings.Contains(b.stats().Problem, "waiting to be let in") })
-}
-
-// A second gateway of a name stays out, whether it asks the one or another.
-func TestDuplicateNameStaysOut(t *testing.T) {
-	n := network{real: true, lease: 10 * time.Second}
-	a := n.start(t, "a", config{expect: 1})
-	b := n.start(t, "b", config{expect: 1, joining: true, join: []string{a.gossip}})
-	b.ready()
-	agree(t, []*gateway{a, b}, "a", "b")
-	before := a.View()
-	twin := n.start(t, "b", config{expect: 1, joining: true, join: []string{a.gossip, b.gossip}})
-	until(t, "it is told", func() bool { return errors.Is(twin.agent.Problem(), serfring.ErrName) })
-	if _, in := twin.Self(); in || a.View().Number != before.Number {
-		t.Errorf("it is in: %+v", a.View().Members)
-	}
-}
 
 func TestExpectationsDiffer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
@@ -179,80 +143,4 @@ func TestCloseEndsWaiters(t *testing.T) {
 			t.Errorf("second close: %v", err)
 		}
 	})
-}
-
-// What reaches the control stream from outside is refused, and changes
-// nothing.
-func TestControlRefusesGarbage(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var n network
-		g := n.start(t, "a", config{expect: 1})
-		g.ready()
-		before := g.View().Number
-		client := &http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true,
-			DialContext:       func(ctx context.Context, _, addr string) (net.Conn, error) { return dialWire(ctx, addr) },
-		}}
-		post := func(body string) int {
-			t.Helper()
-			response, err := client.Post("http://"+g.peerAddr+pathCommands, "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer response.Body.Close()
-			drop(response.Body)
-			return response.StatusCode
-		}
-		evil, err := views.Encode(join("evil", "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for body, want := range map[string]int{
-			"":                                      http.StatusUnprocessableEntity,
-			"garbage":                               http.StatusUnprocessableEntity,
-			string(evil):                            http.StatusUnprocessableEntity,
-			`{"v":3,"found":{"cluster":"evil"}}`:    http.StatusUnprocessableEntity,
-			`{"v":9,"lease":{}}`:                    http.StatusUnprocessableEntity,
-			`{"v":3,"remove":{"node":99}}`:          http.StatusOK, // nobody: nothing to do
-			strings.Repeat("x", 2*views.MaxCommand): http.StatusBadRequest,
-		} {
-			if got := post(body); got != want {
-				t.Errorf("%.40q: status %d, want %d", body, got, want)
-			}
-		}
-		for _, raw := range []string{"\x16\x03\x01 not http", "GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"} {
-			conn, err := dialWire(t.Context(), g.peerAddr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.WriteString(conn, raw+"\r\n\r\n")
-			answer, _ := io.ReadAll(conn)
-			if !bytes.Contains(answer, []byte(" 40")) {
-				t.Errorf("%q is answered with %q", raw, answer)
-			}
-			_ = conn.Close()
-		}
-		if g.View().Number != before {
-			t.Errorf("view %d, before %d", g.View().Number, before)
-		}
-		define(t, g, "still", 1)
-	})
-}
-
-// forgotten is a command that raft says nothing of.
-type forgotten chan error
-
-func (f forgotten) Error() error { return <-f }
-
-// TestCloseWaitsForNoCommand: a command that raft has forgotten does not keep a gateway from
-// closing.
-func TestCloseWaitsForNoCommand(t *testing.T) {
-	n := new(raftNode)
-	n.closing, n.cancel = context.WithCancel(t.Context())
-	f := make(forgotten)
-	defer close(f)
-	time.AfterFunc(10*time.Millisecond, n.cancel)
-	if err := n.committed(f); !errors.Is(err, raft.ErrRaftShutdown) {
-		t.Error(err)
-	}
 }

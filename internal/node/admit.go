@@ -37,8 +37,9 @@ func (d *dataPlane) config(cfg Config) (proxy.Config, error) {
 		out.Pools[i] = p.Pool
 	}
 	g := d.pools.gateway
-	out.Admitter, out.Tickets, out.Observer = admitter{g}, admitter{g}, requestObserver{d.metrics, d.refusals}
+	out.Admitter, out.Tickets, out.Observer = g, g, requestObserver{d.metrics, d.refusals}
 	out.Gateway, out.Logger = d.name, d.log
+	out.Bar = g.Bar
 	out.Standing, out.Draining = d.pools.peers.entitled, d.draining
 	var err error
 	out.TicketHandler, err = d.ticketHandler(cfg.Pools)
@@ -82,35 +83,15 @@ func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
 }
 
 var (
-	_ proxy.Admitter  = admitter{}
-	_ proxy.Tickets   = admitter{}
-	_ proxy.Slot      = (*gateway.Slot)(nil)
-	_ proxy.Slot      = (*gateway.Redeemed)(nil)
+	_ proxy.Admitter  = (*gateway.Gateway)(nil)
+	_ proxy.Tickets   = (*gateway.Gateway)(nil)
 	_ proxy.PacedSlot = (*gateway.Slot)(nil)
 	_ proxy.PacedSlot = (*gateway.Redeemed)(nil)
+	_ proxy.AgainSlot = (*gateway.Slot)(nil)
+	_ proxy.AgainSlot = (*gateway.Redeemed)(nil)
 	_ proxy.Observer  = requestObserver{}
 	_ admin.Tickets   = (*gateway.Gateway)(nil)
 )
-
-// admitter lets the proxy's requests into the gateway's pools, and lets them take and
-// use tickets.
-type admitter struct{ *gateway.Gateway }
-
-func (a admitter) Acquire(ctx context.Context, req admission.Request) (proxy.Slot, error) {
-	s, err := a.Gateway.Acquire(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func (a admitter) RedeemTicket(ctx context.Context, pool, id string) (proxy.Slot, error) {
-	s, err := a.Gateway.RedeemTicket(ctx, pool, id)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
 
 // requestObserver counts what became of requests.
 type requestObserver struct {
@@ -146,6 +127,9 @@ func (o requestObserver) Done(r *proxy.Record) {
 	switch {
 	case r.Outcome.Refused():
 		recent.Refused++
+		if r.Outcome == admission.QueueFull.Outcome() {
+			recent.Full++
+		}
 	case !sent || result == telemetry.ResultLeft:
 	case result.Failed():
 		recent.Ended, recent.Failed = 1, 1

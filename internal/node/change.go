@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 )
 
@@ -36,6 +38,16 @@ func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
 			return nil
 		}
 	}
+}
+
+// SetUpstreamK changes the k of one upstream of a pool over the whole cluster, provided that it
+// is was; with was 0, whatever it is. One that the pool does not have is added, unless k is 0.
+func (p *pools) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
+	u, err := url.Parse(upstream)
+	if err != nil || u.Scheme == "" || upstream != admission.UpstreamURL(u) {
+		return fmt.Errorf("%w: %.100q is not the URL of an upstream", membership.ErrCommand, upstream)
+	}
+	return p.peers.cluster.SetUpstreamK(ctx, pool, upstream, k, was)
 }
 
 // SetRate changes a pool's rate over the whole cluster, and returns when it holds

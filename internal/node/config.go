@@ -7,16 +7,18 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
+
+// MaxK is the largest k of a pool.
+const MaxK = kmutex.MaxK
 
 // Config of a Node.
 type Config struct {
@@ -38,9 +40,10 @@ type Config struct {
 	// AdminTokens returns the tokens that allow changes, the first of which this
 	// gateway proves to others that it has. It is called for each change. Nil: there are none.
 	AdminTokens func() []string
-	// Metrics count, and Gathered is what the admin handler shows of them.
-	Metrics  *telemetry.Metrics
-	Gathered prometheus.Gatherer
+	// Metrics count; nil: for the status alone. Exposed is how the admin handler shows them; nil:
+	// it does not.
+	Metrics *telemetry.Metrics
+	Exposed http.Handler
 	// Profiles of the process for the admin handler; nil: none.
 	Profiles http.Handler
 	// Reload reads the configuration file again and returns what has changed, each in a line;
@@ -59,7 +62,7 @@ type Config struct {
 type Peers struct {
 	// Links have Listen, Advertise and TLS.
 	Links Links
-	// Gossip has Bind, Advertise, Join, Expect and Keys.
+	// Gossip has Join and Expect.
 	Gossip Gossip
 	// Lease is how long a gateway may admit without news of the others.
 	Lease time.Duration
@@ -99,6 +102,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Troubles == nil {
 		c.Troubles = func() []string { return nil }
+	}
+	if c.Metrics == nil {
+		c.Metrics = telemetry.New(nil, telemetry.Config{})
 	}
 	if c.State == nil {
 		c.State = func(*telemetry.State) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/membership"
@@ -19,9 +20,12 @@ type control struct {
 	reload       func(context.Context) ([]string, error) // nil: there is no file
 }
 
-func (c control) SetK(ctx context.Context, pool string, k, was int) error {
+func (c control) SetK(ctx context.Context, pool, upstream string, k, was int) error {
 	if _, known := c.cluster.View().Pool(pool); !known {
 		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
+	}
+	if upstream != "" {
+		return controlError(c.pools.SetUpstreamK(ctx, pool, upstream, k, was))
 	}
 	return controlError(c.pools.SetK(ctx, pool, k, was))
 }
@@ -78,7 +82,7 @@ func controlError(err error) error {
 	case errors.Is(err, membership.ErrConflict):
 		return fmt.Errorf("%w: %w", admin.ErrConflict, err)
 	case errors.Is(err, membership.ErrCommand):
-		return fmt.Errorf("%w: %w", admin.ErrInvalid, err)
+		return fmt.Errorf("%w: %s", admin.ErrInvalid, strings.TrimPrefix(err.Error(), membership.ErrCommand.Error()+": "))
 	default:
 		return fmt.Errorf("%w: %w", admin.ErrUnavailable, err)
 	}

@@ -79,7 +79,7 @@ func (n *Node) start() error {
 	}
 	n.peers = &peers{cfg: n.cfg}
 	var err error
-	if n.pools, err = newPools(n.cfg, n.peers); err != nil {
+	if n.pools, err = newPools(n.cfg, n.peers, func(pool, upstream string) { n.data.handler.Suspect(pool, upstream) }); err != nil {
 		return err
 	}
 	if err := n.startPeers(); err != nil {
@@ -96,7 +96,7 @@ func (n *Node) start() error {
 	n.undo = append(n.undo, n.pools.gateway.Close)
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
-		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Gathered, Tickets: n.pools.gateway,
+		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Exposed, Tickets: n.pools.gateway,
 		Control: control{n.peers.cluster, n.pools, n.drainOnly, n.askToLeave, n.cfg.Reload}, Tokens: n.cfg.AdminTokens,
 		Profiles: n.cfg.Profiles, Log: n.cfg.Logger,
 	})
@@ -105,6 +105,7 @@ func (n *Node) start() error {
 	}
 	n.wg.Go(func() { n.sample(n.ctx) })
 	n.wg.Go(func() { n.peers.logViews(n.ctx) })
+	n.wg.Go(func() { n.data.followUpstreams(n.ctx) })
 	n.wg.Go(func() { n.data.refusals.run(n.ctx) })
 	n.wg.Go(n.agree)
 	return nil
@@ -223,11 +224,8 @@ func (n *Node) Handler() *proxy.Handler { return n.data.handler }
 // Admin serves operators: the status page, the API and the metrics.
 func (n *Node) Admin() http.Handler { return n.admin }
 
-// PeerAddr and GossipAddr are where the gateway listens for others.
+// PeerAddr is where the gateway listens for others, who can join there.
 func (n *Node) PeerAddr() net.Addr { return n.peers.links.Addr() }
-
-// GossipAddr is where the gateway gossips.
-func (n *Node) GossipAddr() string { return n.peers.gossip.Addr() }
 
 // Status of the named pool at this gateway.
 func (n *Node) Status(pool string) gateway.PoolStatus { return n.pools.gateway.Status(pool) }
@@ -239,10 +237,12 @@ func (n *Node) sample(ctx context.Context) {
 	leader := ""
 	diskFull := false
 	upstreams := upstreamLog{n.cfg.Logger, make(map[[2]string]string)}
+	held := forgotten{n.cfg.Logger, make(map[string]map[string]bool)}
 	for {
 		n.report.logDisk(&diskFull)
 		for _, p := range n.pools.gateway.Pools() {
-			upstreams.look(p.Name, n.report.upstreams(p.Name))
+			upstreams.look(p.Name, n.report.upstreams(&p))
+			held.look(n.pools.gateway, p.Name, n.report.holdMax(p.Name))
 			if p.Waiting > 0 {
 				n.cfg.Metrics.Pool(p.Name).Waiting(n.pools.gateway.Oldest(p.Name))
 			}

@@ -9,12 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy"
-	"github.com/kgate/kgate/telemetry"
 )
 
 // A probe of memberlist that has no answer yet outlives its Shutdown by the rest of the
@@ -32,16 +30,11 @@ func alone(t *testing.T) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := prometheus.NewRegistry()
-	metrics, err := telemetry.New(registry, telemetry.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return Config{
-		Name: "gw-1", Version: "test", Metrics: metrics, Gathered: registry,
+		Name: "gw-1", Version: "test",
 		Peers: Peers{
 			Links:  Links{Listen: "127.0.0.1:0", Advertise: "127.0.0.1"},
-			Gossip: Gossip{Bind: "127.0.0.1:0", Advertise: "127.0.0.1", Expect: 1}, Lease: 3 * time.Second,
+			Gossip: Gossip{Expect: 1}, Lease: 3 * time.Second,
 		},
 		Pools: []Pool{{
 			Pool: proxy.Pool{Name: "p", Upstreams: []*url.URL{at}}, K: 1,
@@ -84,7 +77,7 @@ func TestHoldFits(t *testing.T) {
 		next.Pools = []Pool{cfg.Pools[0]}
 		next.Pools[0].Reclaim, next.Pools[0].HoldMax = admission.ReclaimLease, hold
 		for what, err := range map[string]error{"reload": n.Reload(next), "start": n.pools.define(t.Context(), next.Pools)} {
-			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "write hold: {max: 1m0s}") {
+			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "(hold.max, HoldMax) of 1m0s or less") {
 				t.Errorf("%s with hold.max %v: %v", what, hold, err)
 			}
 		}
@@ -124,7 +117,6 @@ func TestStartThatFails(t *testing.T) {
 	first := start(t, alone(t))
 	for what, change := range map[string]func(*Config){
 		"peer port taken": func(c *Config) { c.Peers.Links.Listen = first.PeerAddr().String() },
-		"gossip taken":    func(c *Config) { c.Peers.Gossip.Bind = first.GossipAddr() },
 		"no such pool":    func(c *Config) { c.Proxy.Routes[0].Pool = "q" },
 	} {
 		cfg := alone(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -23,6 +25,8 @@ import (
 type peers struct {
 	cfg     Config
 	links   *transport.Transport
+	carrier *serfring.Carrier
+	agreed  *membership.Carrier
 	gossip  *serfring.Agent
 	cluster *membership.Cluster
 	history history
@@ -32,6 +36,15 @@ type peers struct {
 func (p *peers) startLinks(g *gateway.Gateway) error {
 	cfg := p.cfg.Peers.Links
 	cfg.Name, cfg.Handler, cfg.Receive, cfg.Answer = p.cfg.Name, g, g.ReceivePayload, g.Answer
+	p.carrier, p.agreed = serfring.NewCarrier(), membership.NewCarrier()
+	cfg.Accept = func(from transport.Caller, name string, conn net.Conn) bool {
+		return p.carrier.Accept(from, name, conn) || g.Accept(from, name, conn)
+	}
+	cfg.Changed = p.agreed.Changed
+	cfg.Datagram = func(ch wire.Channel, from transport.Caller, data []byte) {
+		p.carrier.Datagram(ch, from, data)
+		p.agreed.Datagram(ch, from, data)
+	}
 	cfg.Observer, cfg.Logger = linkObserver{p.cfg.Metrics}, p.cfg.Logger
 	// A silent link is down after half a lease if something depends on it, else
 	// after three quarters. What half a lease does not bring up again is reported.
@@ -46,7 +59,7 @@ func (p *peers) startLinks(g *gateway.Gateway) error {
 // startGossip begins to look for other gateways as the incarnation boot.
 func (p *peers) startGossip(boot string) error {
 	cfg, lease := p.cfg.Peers.Gossip, p.cfg.Peers.Lease
-	cfg.Name, cfg.Boot, cfg.Version, cfg.PeerAddr, cfg.Logger = p.cfg.Name, boot, p.cfg.Version, p.links.Addr().String(), p.cfg.Logger
+	cfg.Name, cfg.Boot, cfg.Version, cfg.Links, cfg.Carrier, cfg.Logger = p.cfg.Name, boot, p.cfg.Version, p.links, p.carrier, p.cfg.Logger
 	// Gossip only suspects, so it may ask seldom; its timeout must allow for a round trip.
 	cfg.ProbeInterval, cfg.ProbeTimeout = max(200*time.Millisecond, lease/5), max(100*time.Millisecond, lease/8)
 	var err error
@@ -62,8 +75,7 @@ func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gatewa
 	p.cluster, err = membership.Start(ctx, membership.Config{
 		Name: p.cfg.Name, Boot: boot, PeerAddr: p.links.Addr().String(), DataDir: p.cfg.DataDir,
 		BootstrapExpect: cfg.Gossip.Expect, Joining: len(cfg.Gossip.Join) > 0, Witness: p.cfg.Witness, Discovery: p.gossip, Links: p.links, Missing: g.Missing,
-		Lease: cfg.Lease, AdminTokens: p.cfg.AdminTokens,
-		Raft: p.links.Stream(transport.StreamRaft), Control: p.links.Stream(transport.StreamControl),
+		Carrier: p.agreed, Lease: cfg.Lease, AdminTokens: p.cfg.AdminTokens,
 		Stored:    func(took time.Duration) { p.cfg.Metrics.DiskWrite(telemetry.DiskRaft, took) },
 		Committed: p.cfg.Metrics.Committed, Logger: p.cfg.Logger,
 	})
@@ -91,7 +103,7 @@ func (p *peers) notReady() string {
 		// Gossip comes first: without it nobody lets this gateway in.
 		for _, err := range []error{p.gossip.Problem(), p.cluster.Problem()} {
 			if err != nil {
-				return "not in the cluster: " + strings.TrimPrefix(strings.TrimPrefix(err.Error(), "serfring: "), "membership: ")
+				return "not in the cluster: " + err.Error()
 			}
 		}
 		return "not in the cluster yet, or no lease yet"
@@ -135,9 +147,9 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 }
 
 // lost describes the gateways whose leases may still run, and those that have gone without
-// leaving and that vote, or that gossip still remembers.
+// leaving and that vote, or that gossip still remembers and nobody has taken out.
 func (p *peers) lost(view *membership.View) []admin.Member {
-	gone := make(map[string]admin.Member)
+	gone, takenOut := make(map[string]admin.Member), make(map[string]bool)
 	for _, l := range view.Lost {
 		successor, _ := view.Member(l.Successor)
 		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Successor: successor.Name, LostReason: l.Reason}
@@ -145,10 +157,11 @@ func (p *peers) lost(view *membership.View) []admin.Member {
 			m.Status = admin.StatusSuspended
 		}
 		gone[l.Name] = m // the last one of this name
+		takenOut[l.Name] = l.TakenOut()
 	}
 	failed := make(map[string]bool)
 	for _, m := range p.gossip.Members() {
-		failed[m.Name] = m.Status == serfring.StatusFailed
+		failed[m.Name] = m.Status == serfring.StatusFailed && !takenOut[m.Name]
 	}
 	voters, _ := p.cluster.Voting()
 	var out []admin.Member
@@ -176,8 +189,6 @@ func (p *peers) tolerates(voters []string) int {
 	}
 	return reached - (len(voters)/2 + 1)
 }
-
-var _ membership.Links = (*transport.Transport)(nil)
 
 // linkObserver counts what the links do.
 type linkObserver struct{ m *telemetry.Metrics }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -23,9 +24,10 @@ type pools struct {
 }
 
 // newPools returns pools that are ready for links, and do nothing before start.
-func newPools(cfg Config, p *peers) (*pools, error) {
+func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) (*pools, error) {
 	g, err := gateway.New(gateway.Config{
-		Pools: cfg.limits(), Replicas: cfg.Peers.Replicas, DataDir: cfg.DataDir,
+		Suspect: suspect,
+		Pools:   cfg.limits(), Replicas: cfg.Peers.Replicas, DataDir: cfg.DataDir,
 		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger,
 	})
 	return &pools{gateway: g, peers: p, log: cfg.Logger}, err
@@ -62,7 +64,8 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(spec.Binding)),
 				slog.String("agreed_reclaim", string(agreed.Reclaim)), slog.String("configured_reclaim", string(spec.Reclaim)),
 				slog.Duration("agreed_hold_max", agreed.HoldMax), slog.Duration("configured_hold_max", spec.HoldMax),
-				slog.Any("agreed_rate", agreed.Rate), slog.Any("configured_rate", spec.Rate))
+				slog.Any("agreed_rate", agreed.Rate), slog.Any("configured_rate", spec.Rate),
+				slog.Any("agreed_upstreams", kOfEach(agreed.Classes)), slog.Any("configured_upstreams", kOfEach(spec.Classes)))
 		}
 	}
 	return nil
@@ -71,6 +74,11 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 // spec returns the part of a pool's configuration that the cluster agrees on.
 func (p *Pool) spec() membership.Pool {
 	spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), Rate: p.Rate}
+	for _, u := range p.Upstreams {
+		if k := admission.UpstreamK(u); k > 0 {
+			spec.Classes = append(spec.Classes, membership.Class{Upstream: admission.UpstreamURL(u), K: k})
+		}
+	}
 	if p.Reclaim == admission.ReclaimHold {
 		spec.HoldMax = p.HoldMax
 	}
@@ -80,8 +88,19 @@ func (p *Pool) spec() membership.Pool {
 // agreesOn reports whether the cluster has what the configuration says.
 func agreesOn(agreed, spec membership.Pool) bool {
 	return agreed.K == spec.K && agreed.Binding == spec.Binding && agreed.Rate == spec.Rate &&
-		agreed.Reclaim == spec.Reclaim && agreed.HoldMax == spec.HoldMax
+		agreed.Reclaim == spec.Reclaim && agreed.HoldMax == spec.HoldMax && slices.EqualFunc(agreed.Classes, spec.Classes, sameClass)
 }
+
+// kOfEach shows the k of each upstream.
+func kOfEach(classes []membership.Class) map[string]int {
+	out := make(map[string]int, len(classes))
+	for _, c := range classes {
+		out[c.Upstream] = c.K
+	}
+	return out
+}
+
+func sameClass(a, b membership.Class) bool { return a.Upstream == b.Upstream && a.K == b.K }
 
 // holdFits returns an error if requests of a pool could hold their slots for longer
 // than the cluster waits before it gives those of a lost gateway to others.
@@ -90,7 +109,7 @@ func (p *pools) holdFits(pool *Pool) error {
 	if !ok || agreed.Reclaim != admission.ReclaimHold || pool.HoldMax > 0 && pool.HoldMax <= agreed.HoldMax {
 		return nil
 	}
-	return fmt.Errorf("pool %s: hold.max is %v, but the cluster has agreed (reclaim: hold) that no request takes longer than %v; write hold: {max: %v} or less",
+	return fmt.Errorf("pool %s: the longest hold is %v, but the cluster withholds the slots of lost gateways for %v: set a longest hold (hold.max, HoldMax) of %v or less",
 		pool.Name, pool.HoldMax, agreed.HoldMax, agreed.HoldMax)
 }
 

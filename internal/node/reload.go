@@ -36,6 +36,7 @@ func (n *Node) Reload(cfg Config) error {
 	if err := n.data.handler.Reload(clients); err != nil {
 		return err
 	}
+	n.data.agree(n.peers.cluster.View())
 	n.pools.gateway.Configure(cfg.limits())
 	n.report.configure(cfg)
 	if len(added) > 0 {
@@ -48,22 +49,6 @@ func (n *Node) Reload(cfg Config) error {
 	return nil
 }
 
-// SetPeerTLS has links and calls that begin from now on use other certificates, and
-// gossip other keys, of which the first encrypts and all decrypt. What is nil stays. On
-// an error nothing has changed.
-func (n *Node) SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error {
-	if gossipKeys != nil {
-		if err := n.peers.gossip.CheckKeys(gossipKeys); err != nil {
-			return err
-		}
-	}
-	if cfg != nil {
-		if err := n.peers.links.SetTLS(cfg); err != nil {
-			return err
-		}
-	}
-	if gossipKeys == nil {
-		return nil
-	}
-	return n.peers.gossip.SetKeys(gossipKeys)
-}
+// SetPeerTLS has connections that begin from now on use other certificates, and ends those that
+// are no longer good. On an error nothing has changed.
+func (n *Node) SetPeerTLS(cfg *tls.Config) error { return n.peers.links.SetTLS(cfg) }

@@ -22,7 +22,8 @@ type report struct {
 	ready   func() (bool, string)
 	drained func() bool
 
-	capacities atomic.Pointer[map[string]int] // k as it is configured here, by pool
+	capacities atomic.Pointer[map[string]int]           // k as it is configured here, by pool
+	longest    atomic.Pointer[map[string]time.Duration] // holds, by pool
 }
 
 var (
@@ -75,7 +76,7 @@ func (r *report) status() admin.Status {
 	for _, p := range r.pools.gateway.Pools() {
 		s.Pools = append(s.Pools, r.pool(view, p))
 	}
-	s.Gateway.Troubles = append(append(r.cfg.Troubles(), r.unlike(s.Pools)...), r.disk()...)
+	s.Gateway.Troubles = slices.Concat(r.cfg.Troubles(), r.unlike(s.Pools), r.disk(), r.forgotten(s.Pools))
 	s.Events = r.peers.history.recent(time.Now())
 	return s
 }
@@ -84,7 +85,15 @@ func (r *report) status() admin.Status {
 func (r *report) configure(cfg Config) {
 	k := cfg.capacities()
 	r.capacities.Store(&k)
+	longest := make(map[string]time.Duration, len(cfg.Pools))
+	for i := range cfg.Pools {
+		longest[cfg.Pools[i].Name] = cfg.Pools[i].HoldMax
+	}
+	r.longest.Store(&longest)
 }
+
+// holdMax returns how long a pool's slots may be held; 0: there is no limit.
+func (r *report) holdMax(pool string) time.Duration { return (*r.longest.Load())[pool] }
 
 // unlike names the pools whose k is another one than this gateway's configuration says.
 func (r *report) unlike(pools []admin.Pool) []string {
@@ -92,6 +101,22 @@ func (r *report) unlike(pools []admin.Pool) []string {
 	for _, p := range pools {
 		if k := (*r.capacities.Load())[p.Name]; k > 0 && k != p.K {
 			out = append(out, fmt.Sprintf("pool %s has k %d, and the configuration here says %d: write %d there, or kgate pool set %s --k %d", p.Name, p.K, k, p.K, p.Name, k))
+		}
+	}
+	return out
+}
+
+// forgotten names a slot of each pool that the program holds for longer than the pool allows.
+func (r *report) forgotten(pools []admin.Pool) []string {
+	var out []string
+	for _, p := range pools {
+		longest := r.holdMax(p.Name)
+		if longest <= 0 {
+			continue
+		}
+		if held := r.pools.gateway.Own(p.Name, longest); len(held) > 0 {
+			out = append(out, fmt.Sprintf("pool %s: slots of the program that are held for longer than the %v that the pool allows: %d, such as %q for %v: has somebody forgotten to release it",
+				p.Name, longest, len(held), shortened(held[0].Info.Note), held[0].For.Round(time.Second)))
 		}
 	}
 	return out
@@ -112,10 +137,10 @@ func (r *report) pool(view *membership.View, p gateway.PoolStatus) admin.Pool {
 	crowd := r.pools.gateway.Crowd(p.Name)
 	out.TicketsHolding, out.OldestHoldSeconds = p.TicketsHolding, crowd.OldestHold.Seconds()
 	if crowd.Places > 0 {
-		out.Client = admin.Client{Name: crowd.Client.String(), Places: crowd.Places}
+		out.Client = admin.Client{Name: crowd.Client.String(), Places: crowd.Places, Of: crowd.All}
 	}
 	out.Recent = recent(counts.Recent())
-	out.Upstreams = r.upstreams(p.Name)
+	out.Upstreams = r.upstreams(&p)
 	return out
 }
 
@@ -167,7 +192,9 @@ func (r *report) State() telemetry.State {
 		}
 		for _, u := range r.data.handler.Upstreams() {
 			if u.Pool == p.Name {
-				state.Upstreams[u.URL] = telemetry.UpstreamState{Healthy: u.Healthy, InFlight: u.InFlight, Quiet: u.Quiet}
+				one := telemetry.UpstreamState{Healthy: u.Healthy, InFlight: u.InFlight, Quiet: u.Quiet, Answered: u.Answered}
+				one.K, one.SlotsInUse = slotsFor(&p, u.URL)
+				state.Upstreams[u.URL] = one
 			}
 		}
 		out.Pools = append(out.Pools, state)
@@ -182,7 +209,7 @@ const batonsPerEpoch = 10_000_000_000
 // agreement adds what is known of the leader, the voters and the links.
 func (r *report) agreement(out *telemetry.State) {
 	leader, _ := r.peers.cluster.Leader()
-	out.Leader = leader == r.cfg.Name
+	out.Leader, out.Differs = leader == r.cfg.Name, r.peers.cluster.Differs()
 	names, self := r.peers.cluster.Voting()
 	out.Voter, out.Voters, out.LossesTolerated = self, len(names), r.peers.tolerates(names)
 	out.Peers = make(map[string]telemetry.PeerState)

@@ -31,6 +31,8 @@ func (n *Node) drain(ctx context.Context) error {
 	err := n.pools.gateway.Drain(ctx, n.cfg.ServeWaiting)
 	if err == nil {
 		n.drained.Store(true)
+	} else {
+		n.logHeld()
 	}
 	return err
 }
@@ -60,7 +62,7 @@ func (n *Node) LeaveCluster() {
 	}
 	const (
 		handOver = 500 * time.Millisecond
-		goodbye  = 2 * time.Second // longer only helps when nobody is left to hear it
+		goodbye  = 11 * time.Second // membership gives up after ten
 	)
 	ctx, cancel := context.WithTimeout(context.Background(), handOver)
 	defer cancel()

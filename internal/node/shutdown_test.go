@@ -8,22 +8,24 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
+// lossFunc is a Holder.
+type lossFunc func()
+
+func (f lossFunc) LoseSlot() { f() }
+
 // A gateway whose requests do not end in time breaks them off, and leaves the cluster
 // in order only when none is left.
 func TestLeavingGivesNothingBackTooEarly(t *testing.T) {
 	for name, ends := range map[string]bool{"broken off in time": true, "never ends": false} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t, alone(t))
-			slot, err := n.Acquire(t.Context(), admission.Request{Pool: "p"})
-			if err != nil {
-				t.Fatal(err)
-			}
 			member := func() bool {
 				_, in := n.peers.cluster.Self()
 				return in
 			}
 			released := make(chan struct{})
-			slot.OnLost(func() {
+			var slot Slot
+			err := n.AcquireInto(t.Context(), &slot, admission.Request{Pool: "p", Holder: lossFunc(func() {
 				go func() {
 					defer close(released)
 					time.Sleep(300 * time.Millisecond) // until its connection is closed
@@ -34,7 +36,10 @@ func TestLeavingGivesNothingBackTooEarly(t *testing.T) {
 						slot.Release()
 					}
 				}()
-			})
+			})})
+			if err != nil {
+				t.Fatal(err)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			if err := n.Drain(ctx); err == nil {
@@ -57,14 +62,14 @@ func TestDrained(t *testing.T) {
 	if _, err := n.Tickets().RequestTicket(t.Context(), admission.Request{Pool: "p"}, time.Minute, ""); err != nil {
 		t.Fatal(err)
 	}
-	slot, err := n.Acquire(t.Context(), admission.Request{Pool: "p"})
-	if err != nil {
+	slot := new(Slot)
+	if err := n.AcquireInto(t.Context(), slot, admission.Request{Pool: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan *Slot)
 	go func() {
-		s, err := n.Acquire(t.Context(), admission.Request{Pool: "p", Wait: -1})
-		if err != nil {
+		s := new(Slot)
+		if err := n.AcquireInto(t.Context(), s, admission.Request{Pool: "p", Wait: -1}); err != nil {
 			t.Error(err)
 		}
 		served <- s

@@ -18,8 +18,8 @@ import (
 // TestOutcomes: only a request whose context has ended left before it was admitted.
 func TestOutcomes(t *testing.T) {
 	n := start(t, alone(t))
-	_, unknown := n.RedeemTicket(t.Context(), "p", "x")
-	_, pool := n.Acquire(t.Context(), admission.Request{Pool: "q"})
+	unknown := n.RedeemInto(t.Context(), new(Slot), "p", "x", nil)
+	pool := n.AcquireInto(t.Context(), new(Slot), admission.Request{Pool: "q"})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {

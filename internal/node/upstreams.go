@@ -1,24 +1,66 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
 
-// upstreams returns what this gateway knows of a pool's upstreams.
-func (r *report) upstreams(pool string) []admin.Upstream {
-	var out []admin.Upstream
-	counts := r.cfg.Metrics.Pool(pool)
-	for _, u := range r.data.handler.Upstreams() {
-		if u.Pool == pool {
-			out = append(out, upstream(&u, counts.AddUpstream(u.URL)))
+// followUpstreams tells the proxy which upstreams have a k of their own, until ctx ends.
+func (d *dataPlane) followUpstreams(ctx context.Context) {
+	cluster := d.pools.peers.cluster
+	for {
+		changed := cluster.Changed()
+		d.agree(cluster.View())
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
 		}
 	}
+}
+
+// agree tells the proxy what a view says of upstreams.
+func (d *dataPlane) agree(view *membership.View) {
+	for _, p := range view.Pools {
+		var all []string
+		for _, c := range p.Classes {
+			all = append(all, c.Upstream)
+		}
+		d.handler.Agree(p.Name, all)
+	}
+}
+
+// upstreams returns what this gateway knows of a pool's upstreams.
+func (r *report) upstreams(p *gateway.PoolStatus) []admin.Upstream {
+	var out []admin.Upstream
+	counts := r.cfg.Metrics.Pool(p.Name)
+	for _, u := range r.data.handler.Upstreams() {
+		if u.Pool != p.Name {
+			continue
+		}
+		one := upstream(&u, counts.AddUpstream(u.URL))
+		one.K, one.SlotsInUse = slotsFor(p, u.URL)
+		out = append(out, one)
+	}
 	return out
+}
+
+// slotsFor returns the k of an upstream, nil if it has none of its own, and how many of its slots are
+// in use here.
+func slotsFor(p *gateway.PoolStatus, url string) (k *int, inUse int) {
+	for _, c := range p.Upstreams {
+		if c.URL == url {
+			return &c.K, c.InUse
+		}
+	}
+	return nil, 0
 }
 
 func upstream(u *proxy.UpstreamStatus, counts *telemetry.Upstream) admin.Upstream {
@@ -26,6 +68,9 @@ func upstream(u *proxy.UpstreamStatus, counts *telemetry.Upstream) admin.Upstrea
 	out := admin.Upstream{
 		URL: u.URL, Up: u.Healthy, InFlight: u.InFlight, Unanswered: u.Unanswered, QuietSeconds: u.Quiet.Seconds(),
 		Recent: recent(counts.Recent()), Header: times(now), Usual: times(usual),
+	}
+	if !u.Answered.IsZero() {
+		out.AnsweredSeconds = time.Since(u.Answered).Seconds()
 	}
 	if !u.Healthy {
 		out.DownSeconds = time.Since(u.Since).Seconds()
@@ -37,7 +82,7 @@ func upstream(u *proxy.UpstreamStatus, counts *telemetry.Upstream) admin.Upstrea
 }
 
 func recent(r telemetry.Recent) admin.Recent {
-	return admin.Recent{Ended: r.Ended, Errors: r.Errors, Failed: r.Failed, Refused: r.Refused}
+	return admin.Recent{Ended: r.Ended, Errors: r.Errors, Failed: r.Failed, Refused: r.Refused, Full: r.Full}
 }
 
 func times(w telemetry.Window) admin.Times {

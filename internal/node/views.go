@@ -45,6 +45,9 @@ func (h *history) logView(log *slog.Logger, before, now *membership.View) {
 		case known && m.Witness && gone.Reason != membership.Stopped:
 			log.Warn("witness lost", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 			h.add("", m.Name+" is lost: "+gone.Reason)
+		case known && gone.Reason != membership.Stopped: // seen late, or it ended its lease itself
+			log.Warn("gateway lost: its slots have come back", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
+			h.add("", m.Name+" was lost: "+gone.Reason)
 		default:
 			h.add("", m.Name+" left")
 			log.Info("gateway left", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))

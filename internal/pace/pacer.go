@@ -31,11 +31,11 @@ type Pacer struct {
 	// Rate is that of the pool, for [Flow.Rate].
 	Rate atomic.Int64
 
-	paced atomic.Bool // there is a rate
+	paced atomic.Bool  // there is a rate
+	flows atomic.Int64 // that have joined and not stopped
 
 	mu      sync.Mutex
 	account account
-	flows   int
 	moved   uint64  // bytes in all
 	virtual float64 // the start of the last one that was served
 	waiting waiters
@@ -85,7 +85,7 @@ func (p *Pacer) Totals() Totals {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.account.advance(p.clock())
-	return Totals{Share: p.account.Share(), Gained: p.account.gained, Moved: p.moved, Transfers: p.flows}
+	return Totals{Share: p.account.Share(), Gained: p.account.gained, Moved: p.moved, Transfers: int(p.flows.Load())}
 }
 
 // Flow is one direction of one transfer. Take and Return are for one goroutine at a time.
@@ -96,7 +96,7 @@ type Flow struct {
 	finish  float64
 	waiter  waiter
 	paid    bool // what was taken last was taken of an account
-	stopped bool
+	stopped atomic.Bool
 
 	// Where there is no rate: what is taken at once, and of the last time when that was and
 	// whether some came back.
@@ -107,9 +107,7 @@ type Flow struct {
 
 // Join adds a transfer. The caller has to Stop it.
 func (p *Pacer) Join() *Flow {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.flows++
+	p.flows.Add(1)
 	return &Flow{pacer: p}
 }
 
@@ -124,17 +122,16 @@ func (f *Flow) Rate() int64 {
 // Stop ends the transfer: its Take fails from now on, also one that waits. Calls after the
 // first do nothing.
 func (f *Flow) Stop() {
-	if f == nil {
+	if f == nil || f.stopped.Swap(true) {
 		return
 	}
 	p := f.pacer
+	p.flows.Add(-1)
+	if !p.paced.Load() {
+		return // who waited when the rate was taken away has been served
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f.stopped {
-		return
-	}
-	f.stopped = true
-	p.flows--
 	p.leave(&f.waiter)
 }
 
@@ -152,7 +149,7 @@ func (f *Flow) Take(ctx Done, want int) (int, error) {
 		return f.unpaced(want), nil
 	}
 	p.mu.Lock()
-	if f.stopped {
+	if f.stopped.Load() {
 		p.mu.Unlock()
 		return 0, errStopped
 	}

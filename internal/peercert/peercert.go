@@ -40,11 +40,11 @@ func OfConn(conn net.Conn, names ...string) error {
 		return nil
 	}
 	state := secure.ConnectionState()
-	return OfState(&state, names...)
+	return ofState(&state, names...)
 }
 
-// OfState is [OfConn] for the state of a connection; nil: it is not TLS.
-func OfState(state *tls.ConnectionState, names ...string) error {
+// ofState is [OfConn] for the state of a connection; nil: it is not TLS.
+func ofState(state *tls.ConnectionState, names ...string) error {
 	switch {
 	case state == nil:
 		return nil

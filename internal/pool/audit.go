@@ -109,8 +109,9 @@ func (p *Pool) counted(now time.Duration, from kmutex.Node, h *Holdings) {
 	}
 }
 
-// isWhole reports whether no more than K tokens are in use, after K was lowered. While more
-// are in use nobody is admitted, so once true it stays true for the rest of the epoch.
+// isWhole reports whether no more tokens are in use than K, and than each class's K, after
+// these were lowered. While more are in use nobody is admitted with one, so once true it stays
+// true for the rest of the epoch.
 func (p *Pool) isWhole(all map[kmutex.Node]*Holdings) bool {
 	if p.view.Owed {
 		return false // what lost gateways use may not be known
@@ -122,6 +123,12 @@ func (p *Pool) isWhole(all map[kmutex.Node]*Holdings) bool {
 				return false
 			}
 			used.Add(g.Token)
+		}
+	}
+	for _, c := range p.view.Classes {
+		of := used.Clone()
+		if of.KeepAll(c.Tokens); of.Len() > c.K {
+			return false
 		}
 	}
 	return used.Len() <= p.view.K

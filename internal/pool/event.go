@@ -39,13 +39,31 @@ func (p *Pool) Loaded(now time.Duration, disk Disk) *Effects {
 
 // Step lets the machine take in an event other than freeze and install. After an
 // error nothing has changed.
-func (p *Pool) Step(e kmutex.Event) (*Effects, error) {
+func (p *Pool) Step(now time.Duration, e kmutex.Event) (*Effects, error) {
 	p.fx.reset()
 	if p.state == Void {
 		return &p.fx, errVoid
 	}
 	err := p.step(e)
+	p.awaitOffers(now)
 	return &p.fx, err
+}
+
+// awaitOffers sets when tokens that nobody could use are offered again, after an event that
+// needs nothing else of done.
+func (p *Pool) awaitOffers(now time.Duration) {
+	if p.offers {
+		p.done(now)
+	}
+}
+
+// Bar tells which tokens this gateway cannot use from now on, whatever their epoch. It may come
+// before the view that has them.
+func (p *Pool) Bar(now time.Duration, barred kmutex.TokenSet) *Effects {
+	p.fx.reset()
+	p.fx.Err = p.step(kmutex.Event{Kind: kmutex.EventBar, Barred: barred})
+	p.awaitOffers(now)
+	return &p.fx
 }
 
 // Take takes in a letter. It fails if no correct gateway sends this letter, or if this

@@ -11,9 +11,9 @@ import (
 // Why an event is refused, beside the errors of package kmutex.
 var (
 	// errVoid: this gateway has no part in the pool now.
-	errVoid = errors.New("pool: this gateway has no part in it")
+	errVoid = errors.New("this gateway has no part in it")
 	// errLetter: no correct gateway sends this letter.
-	errLetter = errors.New("pool: invalid letter")
+	errLetter = errors.New("invalid letter")
 )
 
 // State of a pool at one gateway. The package's comment says which follows which.

@@ -22,7 +22,7 @@ type repair struct {
 // refuse gives up the view's epoch, which cannot begin here, and asks for another one.
 func (p *Pool) refuse(now time.Duration, err error) {
 	p.state = Refused
-	p.fx.Err = fmt.Errorf("pool: epoch %d cannot begin: %w", p.view.Epoch, err)
+	p.fx.Err = fmt.Errorf("epoch %d cannot begin: %w", p.view.Epoch, err)
 	p.mend(now)
 }
 

@@ -47,7 +47,7 @@ func (p *Pool) witness() {
 			continue
 		}
 		if err := ts.replicas.Restore(replication.NewTable(l.Node).Since(0)); err != nil {
-			p.fx.Err = fmt.Errorf("pool: node %d had no tickets: %w", l.Node, err)
+			p.fx.Err = fmt.Errorf("node %d had no tickets: %w", l.Node, err)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []km
 		}
 		version, err := ts.table.Absorb(i)
 		if err != nil {
-			p.fx.Err = fmt.Errorf("pool: tickets of node %d cannot be taken over: %w", i.Owner, err)
+			p.fx.Err = fmt.Errorf("tickets of node %d cannot be taken over: %w", i.Owner, err)
 			refused = append(refused, i.Tickets...)
 			continue
 		}

@@ -137,7 +137,7 @@ func (ts *Tickets) remove(t *Ticket, how admission.Ending) {
 // note writes t into the table; at the end of the event the change goes to the successors.
 func (p *Pool) note(now time.Duration, t *Ticket) {
 	if err := p.tickets.write(now, t, p.handingOver); err != nil {
-		p.fx.Err = fmt.Errorf("pool: a ticket cannot be kept: %w", err)
+		p.fx.Err = fmt.Errorf("a ticket cannot be kept: %w", err)
 	}
 	if p.tickets.byID[t.ID] == t {
 		heap.Fix(&p.tickets.due, t.index)

@@ -11,9 +11,9 @@ import (
 // Errors of the ticket events.
 var (
 	// errCall: no correct gateway sends such a name.
-	errCall = errors.New("pool: the call's name is empty or too long")
+	errCall = errors.New("the call's name is empty or too long")
 	// ErrNoTickets: the pool has none here, or they are not known yet.
-	ErrNoTickets = errors.New("pool: no tickets are known here yet")
+	ErrNoTickets = errors.New("no tickets are known here yet")
 )
 
 // Ticket is a place in line, and then a slot, that outlives its gateway. Its driver reads

@@ -109,6 +109,20 @@ func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) 
 	return p.done(now), nil
 }
 
+// Return has t wait again, whose slot was of no use to the request of this call; its driver has the
+// claim wait again, too. It fails with admission.ErrTicketUsed if another call, or none, has the slot.
+func (p *Pool) Return(now time.Duration, t *Ticket, call string) (*Effects, error) {
+	p.fx.reset()
+	if !t.Granted || call == "" || call != t.UsedBy {
+		return &p.fx, admission.ErrTicketUsed
+	}
+	t.Granted, t.Grant, t.Epoch, t.UsedBy = false, kmutex.Grant{}, 0, ""
+	t.ends, t.endsAt = 0, 0
+	t.sign(now)
+	p.note(now, t)
+	return p.done(now), nil
+}
+
 // Finish ends t. If its holder asks for that, call is empty. A slot that a request uses
 // belongs to that request: only its own call may end it, or the ticket's time to live.
 // Other calls fail with admission.ErrTicketUsed.

@@ -20,9 +20,11 @@ type View struct {
 	// younger one waits for a view that has it.
 	Newest kmutex.Node
 
-	// K is the number of tokens.
-	K int
-	// Left: more tokens than K may be in use, and their number matters.
+	// K is the number of tokens. Classes have it by class; nil: all tokens are alike.
+	K       int
+	Classes []kmutex.Class
+	// Left: more tokens than K, or of a class than its K, may be in use, and their number
+	// matters.
 	Left bool
 	// Epoch of the pool, from 1.
 	Epoch uint64
@@ -79,5 +81,5 @@ func (v *View) founders() []kmutex.Node {
 }
 
 func (v *View) epochChange(spread bool) kmutex.EpochChange {
-	return kmutex.EpochChange{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: v.Owed, Spread: spread}
+	return kmutex.EpochChange{Epoch: v.Epoch, K: v.K, Classes: v.Classes, Home: v.Home, Owed: v.Owed, Spread: spread}
 }

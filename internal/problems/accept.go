@@ -1,7 +1,6 @@
 package problems
 
 import (
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -10,12 +9,12 @@ import (
 
 // acceptsJSON reports whether JSON is acceptable and text not preferred. A
 // browser names text/html first and everything else last: it gets the line.
-func acceptsJSON(h http.Header) bool {
-	if len(h["Accept"]) == 0 {
+func acceptsJSON(accept []string) bool {
+	if len(accept) == 0 {
 		return true
 	}
 	var jsonQ, textQ quality
-	for item := range httplist.Elements(h["Accept"]) {
+	for item := range httplist.Elements(accept) {
 		params := httplist.Parameters(item)
 		q := weight(params[1:])
 		switch strings.ToLower(params[0]) {
@@ -37,10 +36,10 @@ func acceptsJSON(h http.Header) bool {
 	return jsonQ.q > 0 && jsonQ.q >= textQ.q
 }
 
-// Wants reports whether a body of this type may take the place of the line of text that
-// Write would answer with. HTML has to be asked for by name.
-func Wants(h http.Header, mediaType string) bool {
-	return !acceptsJSON(h) && (mediaType != "text/html" || AcceptsHTML(h))
+// Wants reports whether, by the lines of Accept, a body of this type may take the place of the line
+// of text that Write would answer with. HTML has to be asked for by name.
+func Wants(accept []string, mediaType string) bool {
+	return !acceptsJSON(accept) && (mediaType != "text/html" || AcceptsHTML(accept))
 }
 
 // quality is the weight of the most specific media range seen so far.
@@ -78,9 +77,9 @@ func weight(params []string) float64 {
 
 // AcceptsHTML reports whether HTML is asked for by name, as browsers do for a page that
 // somebody wants to see, and nothing that programs read is preferred.
-func AcceptsHTML(h http.Header) bool {
+func AcceptsHTML(accept []string) bool {
 	var html, json quality
-	for item := range httplist.Elements(h["Accept"]) {
+	for item := range httplist.Elements(accept) {
 		params := httplist.Parameters(item)
 		switch kind := strings.ToLower(params[0]); {
 		case kind == "text/html":

@@ -73,10 +73,10 @@ func (d *Details) complete() {
 	}
 }
 
-// Write answers r with d: as problem+json if r accepts JSON and does not prefer
-// text, else as one line of text.
-func Write(w http.ResponseWriter, r *http.Request, d Details) {
-	if acceptsJSON(r.Header) {
+// Write answers a request with d: as problem+json if it accepts JSON and does not prefer
+// text, by the lines of its Accept, else as one line of text.
+func Write(w http.ResponseWriter, accept []string, d Details) {
+	if acceptsJSON(accept) {
 		WriteJSON(w, d)
 		return
 	}

@@ -29,11 +29,11 @@ func TestAcceptsJSON(t *testing.T) {
 		`text/html;x=", */*", application/json;q=0.9`:           false, // one type, with a comma in it
 		"": false,
 	} {
-		if got := acceptsJSON(http.Header{"Accept": {accept}}); got != want {
+		if got := acceptsJSON([]string{accept}); got != want {
 			t.Errorf("Accept: %s: %v", accept, got)
 		}
 	}
-	if !acceptsJSON(http.Header{}) {
+	if !acceptsJSON(nil) {
 		t.Error("no Accept accepts everything")
 	}
 }
@@ -48,7 +48,7 @@ func TestFields(t *testing.T) {
 		},
 	} {
 		w := httptest.NewRecorder()
-		Write(w, httptest.NewRequest("GET", "/", nil), d)
+		Write(w, nil, d)
 		if got := w.Body.String(); got != want+"\n" {
 			t.Errorf("got %s", got)
 		}
@@ -56,9 +56,8 @@ func TestFields(t *testing.T) {
 			t.Errorf("header %v", h)
 		}
 	}
-	r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
-	r.Header.Set("Accept", "text/html")
-	Write(w, r, Details{Status: 404, Detail: "a\nb"})
+	w := httptest.NewRecorder()
+	Write(w, []string{"text/html"}, Details{Status: 404, Detail: "a\nb"})
 	if got := w.Body.String(); got != "404 Not Found: a b\n" {
 		t.Errorf("got %q", got)
 	}

@@ -55,7 +55,7 @@ func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 		_ = raw.Close()
 		return
 	}
-	conn, kind, greeting, cause, err := t.greeted(raw)
+	conn, greeting, cause, err := t.greeted(raw)
 	if !t.halfOpen.remove(waiting) {
 		return // evicted or closed, and counted then
 	}
@@ -65,26 +65,11 @@ func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 	}
 	source := sourceOf(conn)
 	if !t.open.Take(source) {
-		t.answerRefusal(raw, conn, statusBusy, CauseStreams, fmt.Errorf("%s has %d streams already, or all have %d", source, mostStreamsEach, mostStreams))
+		t.answerRefusal(raw, conn, statusBusy, CauseStreams, fmt.Errorf("%s has %d connections already, or all have %d", source, mostStreamsEach, mostStreams))
 		return
 	}
 	raw.onClose(func() { t.open.GiveBack(source) })
-	if kind == streamLink {
-		t.acceptLink(raw, conn, greeting)
-		return
-	}
-	s := t.streams[kind]
-	if !s.reserve() {
-		status, cause, err := s.refusal()
-		t.answerRefusal(raw, conn, status, cause, err)
-		return
-	}
-	if _, err := conn.Write(answerOf(statusOK)); err != nil || raw.SetDeadline(time.Time{}) != nil {
-		s.unreserve()
-		_ = raw.Close()
-		return
-	}
-	s.push(conn)
+	t.acceptLink(raw, conn, greeting)
 }
 
 // mostStreams bounds the connections that others have open here, and mostStreamsEach those of
@@ -104,42 +89,39 @@ func sourceOf(conn net.Conn) string {
 	return inbound.Host(conn)
 }
 
-// greeted does the TLS handshake and reads the preamble and, for a link, the hello. On
-// error it returns the cause, and tells the other end if that may be a kgate.
-func (t *Transport) greeted(raw *securedConn) (conn net.Conn, kind StreamKind, h wire.Hello, cause Cause, err error) {
+// greeted does the TLS handshake and reads the preamble and the hello. On error it returns the cause, and tells the other end if that may be a kgate.
+func (t *Transport) greeted(raw *securedConn) (conn net.Conn, h wire.Hello, cause Cause, err error) {
 	conn, err = t.secure(t.ctx, raw, true)
 	if err != nil {
-		return nil, 0, h, handshakeCause(err), err
+		return nil, h, handshakeCause(err), err
 	}
 	var b [preambleSize]byte
 	if _, err = io.ReadFull(conn, b[:]); err != nil {
-		return nil, 0, h, handshakeCause(err), err
+		return nil, h, handshakeCause(err), err
 	}
-	kind, err = decodePreamble(b[:])
+	err = checkPreamble(b[:])
 	switch {
 	case errors.Is(err, errMagic):
 		if b[0] == tlsRecordHandshake && t.tls.Load() == nil {
-			return nil, 0, h, CauseTLS, err
+			return nil, h, CauseTLS, err
 		}
-		return nil, 0, h, CauseMagic, err
+		return nil, h, CauseMagic, err
 	case errors.Is(err, errVersion):
 		_, _ = conn.Write(answerOf(statusVersion)) // it is closed anyway
-		return nil, 0, h, CauseVersion, err
+		return nil, h, CauseVersion, err
 	case err != nil:
 		_, _ = conn.Write(answerOf(statusKind))
-		return nil, 0, h, CauseKind, err
-	case kind != streamLink:
-		return conn, kind, h, "", nil
+		return nil, h, CauseKind, err
 	}
 	h, err = readHello(conn)
 	switch {
 	case errors.Is(err, wire.ErrFrame):
 		_, _ = conn.Write(answerOf(statusHello)) // it is closed anyway
-		return nil, 0, h, CauseProtocol, err
+		return nil, h, CauseProtocol, err
 	case err != nil:
-		return nil, 0, h, handshakeCause(err), err
+		return nil, h, handshakeCause(err), err
 	}
-	return conn, kind, h, "", nil
+	return conn, h, "", nil
 }
 
 // tlsRecordHandshake is the first byte of a TLS connection.
@@ -166,14 +148,19 @@ func handshakeCause(err error) Cause {
 }
 
 // halfOpen holds accepted connections whose preamble is not complete, oldest first. If
-// there are too many the oldest is closed: a peer takes milliseconds, so that is one that
-// sends nothing.
+// there are too many, the oldest of the address with most of them is closed: a peer far away takes
+// several round trips, in which one address could open more than there is room for.
 type halfOpen struct {
 	limit int
 
 	mu     sync.Mutex
 	conns  list.List
 	closed bool
+}
+
+type newcomer struct {
+	conn net.Conn
+	host string
 }
 
 func newHalfOpen(limit int) *halfOpen { return &halfOpen{limit: limit} }
@@ -186,11 +173,27 @@ func (h *halfOpen) add(conn net.Conn) (waiting *list.Element, evicted net.Conn) 
 		_ = conn.Close()
 		return nil, nil
 	}
-	if h.conns.Len() >= h.limit {
-		oldest := h.conns.Front()
-		evicted = h.take(oldest)
+	waiting = h.conns.PushBack(newcomer{conn, inbound.Host(conn)})
+	if h.conns.Len() > h.limit {
+		evicted = h.take(h.first())
 	}
-	return h.conns.PushBack(conn), evicted
+	return waiting, evicted
+}
+
+// first returns the one that has to go first.
+func (h *halfOpen) first() *list.Element {
+	each := make(map[string]int)
+	most := 0
+	for e := h.conns.Front(); e != nil; e = e.Next() {
+		host := e.Value.(newcomer).host
+		each[host]++
+		most = max(most, each[host])
+	}
+	e := h.conns.Front()
+	for each[e.Value.(newcomer).host] < most {
+		e = e.Next()
+	}
+	return e
 }
 
 // remove reports whether the connection was still there.
@@ -202,12 +205,13 @@ func (h *halfOpen) remove(waiting *list.Element) bool {
 
 // take removes an element and marks it as gone.
 func (h *halfOpen) take(e *list.Element) net.Conn {
-	conn, _ := e.Value.(net.Conn)
-	if conn != nil {
-		h.conns.Remove(e)
-		e.Value = nil
+	c, in := e.Value.(newcomer)
+	if !in {
+		return nil
 	}
-	return conn
+	h.conns.Remove(e)
+	e.Value = nil
+	return c.conn
 }
 
 // close closes all connections, and those that come later.

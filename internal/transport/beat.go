@@ -37,7 +37,8 @@ func (t *Transport) all() []*process {
 	return all
 }
 
-// tick looks at the clock, and reports whether the other end owes something.
+// tick looks at the clock, and reports whether the other end owes something, or messages are being
+// delivered.
 func (p *process) tick() (owed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,12 +53,13 @@ func (p *process) tick() (owed bool) {
 	}
 	if is := s.wire.Suspect(); is != s.suspect {
 		s.suspect = is
-		p.t.tell(Change{Name: p.name, Boot: s.boot, Suspect: is, Up: true})
+		p.t.tell(Change{Name: p.name, Boot: s.boot, Suspect: is, Up: true, Proved: s.wire.Proved()})
 	}
 	if s.wire.Due() {
 		s.wakeWriter()
 	}
-	return s.wire.Owed()
+	s.readMeanwhile()
+	return s.wire.Owed() || s.inline
 }
 
 // untilBeat returns the time to a multiple of the interval on the wall clock: the interval,

@@ -52,8 +52,8 @@ func benchmarkLink(b *testing.B, config *tls.Config, inflight int) {
 		}
 		return nil
 	})
-	one = listen(b, Config{Handler: deliverOne, TLS: config})
-	two = listen(b, Config{TLS: config, Handler: deliverFunc(func(from kmutex.Node, pool string, m kmutex.Message) error {
+	one = listen(b, Config{Name: "gw-1", Handler: deliverOne, TLS: config})
+	two = listen(b, Config{Name: "gw-2", TLS: config, Handler: deliverFunc(func(from kmutex.Node, pool string, m kmutex.Message) error {
 		return two.Send(from, pool, m)
 	})})
 	join(one, two)

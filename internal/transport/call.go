@@ -21,6 +21,17 @@ type To struct {
 type Caller struct {
 	Name string
 	conn net.Conn
+	s    *session
+}
+
+// RTT returns the smoothed round-trip time to the gateway, 0 while it is unknown.
+func (c Caller) RTT() time.Duration {
+	if c.s == nil {
+		return 0
+	}
+	c.s.p.mu.Lock()
+	defer c.s.p.mu.Unlock()
+	return c.s.wire.RTT()
 }
 
 // Check returns an error unless the gateway has one of the names. Its certificate may have
@@ -32,8 +43,8 @@ type Change struct {
 	Name string
 	// Boot is the process's, new for each start.
 	Boot string
-	// Up: there is a connection.
-	Up bool
+	// Up: there is a connection. Proved: long packets pass over it both ways.
+	Up, Proved bool
 	// Suspect: the other end owes an answer and has been silent for a sixth of a lease, half
 	// of it at most after that began.
 	Suspect bool
@@ -70,7 +81,7 @@ type Question struct {
 //
 // Over TLS no other gateway gets the question or can answer it, whatever is at the address.
 func (t *Transport) Call(ctx context.Context, to To, q Question) ([]byte, error) {
-	p, release, err := t.reach(ctx, to)
+	p, release, err := t.reach(ctx, to, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +106,8 @@ const (
 const linger = 30 * time.Second
 
 // reach returns a process to which there is a connection, and what to call when that is no
-// longer needed.
-func (t *Transport) reach(ctx context.Context, to To) (p *process, release func(), err error) {
+// longer needed. Until then it is one that so many more have to do with.
+func (t *Transport) reach(ctx context.Context, to To, keep int) (p *process, release func(), err error) {
 	if to.Name == t.config.Name {
 		return nil, nil, fmt.Errorf("%w: %s is this gateway", ErrUnknownPeer, to.Name)
 	}
@@ -108,10 +119,12 @@ func (t *Transport) reach(ctx context.Context, to To) (p *process, release func(
 		p.addr = to.Addr
 	}
 	p.want()
+	p.keep(keep)
 	ready := p.ready
 	p.mu.Unlock()
 	release = func() {
 		p.mu.Lock()
+		p.keep(-keep)
 		p.release(linger)
 		p.mu.Unlock()
 		t.leave(p)
@@ -142,7 +155,7 @@ func (s *session) ask(ctx context.Context, call *wire.Call, now bool) ([]byte, e
 	}
 	s.p.mu.Unlock()
 	if err != nil {
-		return nil, fmt.Errorf("transport: call of %s: %w", s.p.name, err)
+		return nil, fmt.Errorf("call of %s: %w", s.p.name, err)
 	}
 	select {
 	case a := <-done:
@@ -155,7 +168,7 @@ func (s *session) ask(ctx context.Context, call *wire.Call, now bool) ([]byte, e
 		s.wire.Cancel(call)
 		s.wakeWriter()
 	}
-	return nil, fmt.Errorf("transport: call of %s: %w", s.p.name, context.Cause(ctx))
+	return nil, fmt.Errorf("call of %s: %w", s.p.name, context.Cause(ctx))
 }
 
 // result returns what a call returns.
@@ -193,14 +206,14 @@ func (t *Transport) sendDatagram(name string, ch wire.Channel, data []byte) erro
 		return fmt.Errorf("%w: %s", ErrLinkDown, name)
 	}
 	if err := s.wire.Send(ch, data); err != nil {
-		return fmt.Errorf("transport: datagram to %s: %w", name, err)
+		return fmt.Errorf("datagram to %s: %w", name, err)
 	}
 	s.flushSoon(ch == wire.Raft)
 	return nil
 }
 
-// keep keeps a connection to a process, until the function that it returns is called.
-func (t *Transport) keep(to To) (release func()) {
+// Keep keeps a connection to a process, until the function that it returns is called.
+func (t *Transport) Keep(to To) (release func()) {
 	if to.Name == t.config.Name {
 		return func() {}
 	}
@@ -214,8 +227,10 @@ func (t *Transport) keep(to To) (release func()) {
 		p.addr = to.Addr
 	}
 	p.want()
+	p.keep(1)
 	return func() {
 		p.mu.Lock()
+		p.keep(-1)
 		p.release(0)
 		p.mu.Unlock()
 		t.leave(p)
@@ -224,7 +239,7 @@ func (t *Transport) keep(to To) (release func()) {
 
 // Open opens a stream to another gateway. It dials if there is no connection.
 func (t *Transport) Open(ctx context.Context, to To, name string) (net.Conn, error) {
-	p, release, err := t.reach(ctx, to)
+	p, release, err := t.reach(ctx, to, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +252,7 @@ func (t *Transport) Open(ctx context.Context, to To, name string) (net.Conn, err
 	}
 	c := &streamConn{s: s, changed: make(chan struct{})}
 	if c.stream, err = s.wire.Open(name, c); err != nil {
-		return nil, fmt.Errorf("transport: stream to %s: %w", to.Name, err)
+		return nil, fmt.Errorf("stream to %s: %w", to.Name, err)
 	}
 	s.wakeWriter()
 	return c, nil

@@ -19,23 +19,23 @@ import (
 // Why a call fails. The errors that are returned wrap these.
 var (
 	// ErrClosed says that the transport, or the stream, has been closed.
-	ErrClosed = errors.New("transport: closed")
+	ErrClosed = errors.New("closed")
 	// ErrUnknownPeer says that a node is not among the peers last set. A node
 	// is never a peer of itself.
-	ErrUnknownPeer = errors.New("transport: unknown peer")
+	ErrUnknownPeer = errors.New("unknown peer")
 	// ErrLinkDown says that there is no connection to the peer, or that it broke before the
 	// answer. The peer may have taken what was sent nevertheless.
-	ErrLinkDown = errors.New("transport: link down")
+	ErrLinkDown = errors.New("link down")
 	// errFailed says that the other gateway has answered a call with an error.
-	errFailed = errors.New("transport: the other gateway refuses")
+	errFailed = errors.New("the other gateway refuses")
 	// ErrUnknownCall says that a gateway answers no calls of that name.
-	ErrUnknownCall = errors.New("transport: unknown call")
+	ErrUnknownCall = errors.New("unknown call")
 	// errMessage says that a message cannot be put on the wire.
-	errMessage = errors.New("transport: bad message")
+	errMessage = errors.New("bad message")
 	// errRefused says that the other end refused a connection.
-	errRefused = errors.New("transport: refused by peer")
+	errRefused = errors.New("refused by peer")
 	// errConfig says that a Config cannot be used.
-	errConfig = errors.New("transport: bad configuration")
+	errConfig = errors.New("bad configuration")
 )
 
 // Handler takes the messages that arrive.
@@ -77,10 +77,8 @@ const (
 	CauseMagic Cause = "foreign_magic"
 	// CauseVersion: a kgate that speaks another version of this protocol.
 	CauseVersion Cause = "foreign_version"
-	// CauseKind: an unknown kind of stream, or one that nobody accepts here.
+	// CauseKind: an unknown kind of connection.
 	CauseKind Cause = "unknown_kind"
-	// CauseBacklog: too many streams were waiting to be accepted.
-	CauseBacklog Cause = "backlog_full"
 	// CauseStreams: the other end, or all others together, have too many streams open.
 	CauseStreams Cause = "too_many_streams"
 	// CausePlaintext: plaintext on a TLS port.
@@ -153,7 +151,8 @@ type Config struct {
 	Changed func(Change)
 	// Receive takes a payload that a peer has sent with SendPayload, and keeps it. For each
 	// peer it is called by one goroutine at a time. While it runs, the peer's later
-	// payloads wait, but not its messages. An error is counted and reported to the peer.
+	// payloads wait, but not its messages. An error is counted, unless it is
+	// [ErrNotYet], and reported to the peer.
 	// Default: every payload is refused.
 	Receive func(from kmutex.Node, topic string, payload []byte) error
 	// Observer counts what happens. Default: none.
@@ -176,7 +175,6 @@ type limits struct {
 	// queueMessages and queueBytes are what may wait for one peer, sent but unacknowledged
 	// messages included.
 	queueMessages, queueBytes int
-	backlog                   int           // streams of one kind that may wait for Accept
 	maxHalfOpen               int           // accepted connections that may be without a preamble
 	handshakeTimeout          time.Duration // of an accepted connection, for TLS and its preamble
 	dialTimeout               time.Duration // of one attempt to connect, and of a call's wait for it
@@ -191,7 +189,7 @@ func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, ":0")
 	c.PingInterval = cmp.Or(c.PingInterval, time.Second)
 	c.queueMessages, c.queueBytes = cmp.Or(c.queueMessages, 1<<16), cmp.Or(c.queueBytes, 32<<20)
-	c.backlog, c.maxHalfOpen = cmp.Or(c.backlog, 64), cmp.Or(c.maxHalfOpen, 128)
+	c.maxHalfOpen = cmp.Or(c.maxHalfOpen, 128)
 	c.handshakeTimeout, c.dialTimeout = cmp.Or(c.handshakeTimeout, 5*time.Second), cmp.Or(c.dialTimeout, 2*time.Second)
 	c.backoffMin = cmp.Or(c.backoffMin, 10*time.Millisecond)
 	c.backoffMax = cmp.Or(c.backoffMax, max(time.Second, c.backoffMin))

@@ -83,22 +83,44 @@ func (p *process) connect(wanted context.Context) error {
 	p.mu.Lock()
 	addr := p.addr
 	p.mu.Unlock()
-	raw, conn, err := p.t.dial(ctx, addr)
-	if err != nil {
+	s, err := p.attempt(ctx, addr, 0)
+	if s == nil && err != nil {
 		return p.attemptFailed(wanted, err)
+	}
+	if err != nil {
+		if p.linkless() { // review has noted it otherwise
+			return p.attemptFailed(wanted, err)
+		}
+		return err
+	}
+	if s == nil { // the other end was quicker
+		return nil
+	}
+	defer context.AfterFunc(wanted, func() { s.fail(errRemoved) })()
+	s.run()
+	return nil
+}
+
+// attempt makes one attempt. The session, which is to be run, is nil if there is another
+// connection, or will be; with an error it has ended after the other end had answered. A host that does
+// not answer at all is given up after first; 0: when ctx ends.
+func (p *process) attempt(ctx context.Context, addr string, first time.Duration) (*session, error) {
+	raw, conn, err := p.t.dial(ctx, addr, first)
+	if err != nil {
+		return nil, err
 	}
 	if err := peercert.OfConn(conn, p.name); err != nil {
 		_ = raw.Close()
 		p.t.refusals.add(CauseCertificate, err, p.lockedAttrs()...)
-		return p.attemptFailed(wanted, fmt.Errorf("%s: %w", raw.RemoteAddr(), err))
+		return nil, fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
 	}
 	p.mu.Lock()
 	number := p.t.numbers.Add(1)
 	saw, ok := p.pair.Dial(number)
-	if !ok { // the other end was quicker
+	if !ok {
 		p.mu.Unlock()
 		_ = raw.Close()
-		return nil
+		return nil, nil //nolint:nilnil // see above
 	}
 	s := newSession(p, number, raw, conn, true)
 	p.replace(s)
@@ -108,13 +130,61 @@ func (p *process) connect(wanted context.Context) error {
 		err = fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
 		p.end(s, err)
 		if errors.Is(s.err, errReplaced) {
-			return nil
+			return nil, nil //nolint:nilnil // see above
 		}
+		return s, err
+	}
+	return s, nil
+}
+
+// Reach makes one attempt to connect to another gateway, unless there is a connection. It returns
+// nil when there is one, and fails when ctx ends, or if the host has not answered at all after first.
+func (t *Transport) Reach(ctx context.Context, to To, first time.Duration) error {
+	p := t.use(to.Name)
+	if p == nil {
+		return ErrClosed
+	}
+	defer t.leave(p)
+	_, open, ready := p.current()
+	if open {
+		return nil
+	}
+	s, err := p.attempt(ctx, to.Addr, first)
+	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(wanted, func() { s.fail(errRemoved) })()
-	s.run()
-	return nil
+	if s != nil {
+		t.serveReached(s)
+		return nil
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %s", ErrLinkDown, to.Name)
+	}
+}
+
+// serveReached runs a session until it ends, or the transport does.
+func (t *Transport) serveReached(s *session) {
+	t.procs.Lock()
+	defer t.procs.Unlock()
+	if t.ctx.Err() != nil { // Close waits only for what has begun before it
+		s.fail(ErrClosed)
+		return
+	}
+	s.p.users++
+	t.wg.Go(func() {
+		defer t.leave(s.p)
+		defer context.AfterFunc(t.ctx, func() { s.fail(ErrClosed) })()
+		s.run()
+	})
+}
+
+func (p *process) linkless() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.link == nil
 }
 
 // attemptFailed notes why there is no connection.
@@ -132,7 +202,7 @@ func (s *session) greet(addr string, saw uint64) error {
 	p := s.p
 	hello := p.t.hello(p.name)
 	hello.Number, hello.Saw = s.number, saw
-	if _, err := s.conn.Write(hello.Append(appendPreamble(nil, streamLink))); err != nil {
+	if _, err := s.conn.Write(hello.Append(appendPreamble(nil))); err != nil {
 		return err
 	}
 	if err := readAnswer(s.conn); err != nil {
@@ -147,7 +217,7 @@ func (s *session) greet(addr string, saw uint64) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.boot = theirs.Boot
+	s.boot, s.addr = theirs.Boot, theirs.Addr
 	if !p.open(s, theirs.Boot) {
 		return errReplaced
 	}
@@ -180,6 +250,10 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h wire.Hello) {
 	case h.To != "" && h.To != t.config.Name:
 		t.answerRefusal(raw, conn, statusName, CauseNode, fmt.Errorf("%q looks for %q", h.Name, h.To))
 		return
+	case h.To == "": // it asks who is here
+		_, _ = conn.Write(t.hello("").Append(answerOf(statusOK))) // it is closed anyway
+		_ = raw.Close()
+		return
 	case h.Name == t.config.Name:
 		t.answerRefusal(raw, conn, statusName, CauseNode, errors.New("it has this gateway's name"))
 		return
@@ -200,6 +274,11 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h wire.Hello) {
 		_ = raw.Close()
 		return
 	}
+	if s := p.session; s != nil && p.twin(s, h) {
+		p.mu.Unlock()
+		t.answerRefusal(raw, conn, statusTwin, CauseNode, fmt.Errorf("%q at %s is connected, and another one is at %s", h.Name, s.addr, h.Addr))
+		return
+	}
 	number := t.numbers.Add(1)
 	if _, ok := p.pair.Offer(number, h); !ok {
 		p.mu.Unlock()
@@ -207,7 +286,7 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h wire.Hello) {
 		return
 	}
 	s := newSession(p, number, raw, conn, false)
-	s.boot = h.Boot
+	s.boot, s.addr = h.Boot, h.Addr
 	p.replace(s)
 	p.mu.Unlock()
 	_, err := conn.Write(t.hello(h.Name).Append(answerOf(statusOK)))
@@ -219,6 +298,19 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h wire.Hello) {
 		return
 	}
 	s.run()
+}
+
+// twin reports whether a hello is from another process of the name than the one that s goes to, which lives.
+// A gateway that is started again takes the place of the one before, whose connection its system
+// has ended; where nobody has heard of that, only once the one before does not answer. The gateway that the view
+// has takes the place of one at another address. It is called under mu.
+func (p *process) twin(s *session, h wire.Hello) bool {
+	if !s.open || s.boot == h.Boot || s.addr != h.Addr && p.link != nil && h.Addr == p.addr {
+		return false
+	}
+	s.wire.Challenge()
+	s.wakeWriter()
+	return true
 }
 
 // sleep waits, and returns false if ctx ends first.
@@ -236,9 +328,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // want has the process dialled, and release ends that, after so long if nobody wants it again.
 // They are called under mu.
 func (p *process) want() {
-	if p.session != nil {
-		p.session.wire.Stranger = false
-	}
 	if p.wanted++; p.wanted == 1 && p.unwanted == nil {
 		ctx, cancel := context.WithCancel(p.t.ctx)
 		p.unwanted = cancel
@@ -259,13 +348,23 @@ func (p *process) want() {
 func (p *process) release(after time.Duration) {
 	switch p.wanted--; {
 	case p.wanted > 0:
-	case after > 0:
-		time.AfterFunc(after, func() { // harmless after Close
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.forgetIfUnwanted()
-		})
+	case after == 0:
+		p.forgetIfUnwanted()
 	default:
+		p.lingers = time.Now().Add(after)
+		if p.idle == nil {
+			p.idle = time.AfterFunc(after, p.lapse) // harmless after Close
+			return
+		}
+		p.idle.Reset(after)
+	}
+}
+
+// lapse ends the time for which nobody has wanted the process, unless it has begun again.
+func (p *process) lapse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !time.Now().Before(p.lingers) {
 		p.forgetIfUnwanted()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -132,4 +133,31 @@ func TestFlushGivenUp(t *testing.T) {
 	if len(l.waiters) > 0 {
 		t.Errorf("%d still wait", len(l.waiters))
 	}
+}
+
+// TestLinger: what nobody wants lingers from the last release on, not from an earlier one.
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var ended time.Duration
+		p := &process{wanted: 1, unwanted: func() { ended = time.Since(began) }}
+		again := func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.wanted++
+			p.release(linger)
+		}
+		again()
+		p.mu.Lock()
+		p.release(linger)
+		p.mu.Unlock()
+		time.Sleep(linger - time.Second)
+		again()
+		time.Sleep(2 * linger)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if want := 2*linger - time.Second; ended != want {
+			t.Errorf("ended after %v, want %v", ended, want)
+		}
+	})
 }

@@ -24,17 +24,19 @@
 //   - links, between the incarnations that both processes are in the agreed view: messages
 //     ([Transport.Send]) and payloads ([Transport.SendPayload]);
 //   - calls ([Transport.Call]) and streams ([Transport.Open]) between processes, members or
-//     not; and datagrams ([Config.Datagram]), which only tests send yet.
+//     not; and datagrams that may be lost: gossip's ([Transport.SendDatagram]).
 //
-// A connection is dialled while a view has the other gateway, or a call or a stream waits for it. The gateway with the lower name dials; if there is no connection for ten
-// times the shortest delay (100 ms), so does the other one: it is enough that one of the two can
-// reach the other. A connection that is lost is dialled again, after a jittered, growing delay.
+// A connection is dialled while a view has the other gateway, or a call or a stream waits for it,
+// and for half a minute after a call, a stream or a datagram. The gateway with the lower name
+// dials; if there is no connection for ten times the shortest delay (100 ms), so does the other
+// one: it is enough that one of the two can reach the other. A connection that is lost is dialled again, after a jittered, growing delay.
 //
 // Each connection has a goroutine that reads and one that writes. The writer takes what is
 // queued and writes all of it at once: so busy connections make few system calls. A message
 // that is sent alone ([Transport.SendNow]) is written by its sender, who does not wait: what the
-// kernel does not take at once is left to the writer (session.go). Messages are handed on by the
-// goroutine that reads; payloads, and answers to calls, by others.
+// kernel does not take at once is left to the writer (session.go). Messages are delivered by the
+// goroutine that reads, or by the one that read before it (deliver.go); payloads, and answers to
+// calls, by others.
 //
 // A link counts as up when both ends serve it and its connection has proved that long packets
 // pass both ways: a network may lose only those.
@@ -47,9 +49,14 @@
 // [Transport.Stream]. With [Config.TLS] all of them are mutual TLS 1.3. A process may say only a
 // name that its certificate has. Addresses do not count.
 //
+// Where a name is not known yet, [Transport.Meet] asks who is there. Two processes of one name
+// do not take each other's connections: the first one keeps it, unless the view has the other one's address.
+//
 // What is not from a peer is refused, counted by [Cause], and logged once per cause and
 // minute. A connection must send its preamble within seconds. If too many have not, the
-// oldest of them is closed, so that silent connections cannot keep peers out.
+// oldest of the address with most of them is closed, so that one address's silent connections
+// cannot keep peers out. Many addresses can, if they open more than there is room for in the round
+// trips that a peer's beginning takes.
 //
 // # On the wire
 //

@@ -7,33 +7,8 @@ import (
 	"github.com/kgate/kgate/internal/transport/wire"
 )
 
-// StreamKind tells what a connection to the peer port is for.
-type StreamKind uint8
-
-// The kinds of streams. Links are a kind of their own, not handed out.
-const (
-	streamLink StreamKind = 1 + iota
-	// StreamRaft carries raft's own protocol.
-	StreamRaft
-	// StreamControl carries the API between gateways.
-	StreamControl
-
-	streamEnd
-)
-
-// String returns the kind's name.
-func (k StreamKind) String() string {
-	switch k {
-	case streamLink:
-		return "link"
-	case StreamRaft:
-		return "raft"
-	case StreamControl:
-		return "control"
-	default:
-		return fmt.Sprintf("stream(%d)", uint8(k))
-	}
-}
+// kindLink is what the preamble of a connection between two processes says that it is.
+const kindLink = 1
 
 const (
 	magic        = "kgat"
@@ -52,21 +27,27 @@ const (
 	statusDirection
 	statusCertificate
 	statusHello
+	statusTwin
 
 	statusEnd
 )
+
+// TwinText is in the error of an end that is refused because a gateway of its name, at another
+// address, is connected.
+const TwinText = "another gateway has this name"
 
 // statusText says what a status means, to the end that was refused.
 var statusText = [statusEnd]string{
 	statusOK:        "ok",
 	statusVersion:   "it speaks another version of the protocol",
-	statusKind:      "it does not accept this kind of stream",
-	statusBusy:      "it has too many streams waiting",
+	statusKind:      "it does not accept this kind of connection",
+	statusBusy:      "it has too many connections",
 	statusName:      "it has another name",
 	statusDirection: "it has a connection to this gateway, or is making one",
 
 	statusCertificate: "this gateway's certificate does not have its name",
 	statusHello:       "it cannot make sense of the hello",
+	statusTwin:        TwinText,
 }
 
 // Errors of the preamble's decoder.
@@ -75,9 +56,7 @@ var (
 	errPreamble = errors.New("bad preamble")
 )
 
-func appendPreamble(dst []byte, kind StreamKind) []byte {
-	return appendOpening(dst, byte(kind))
-}
+func appendPreamble(dst []byte) []byte { return appendOpening(dst, kindLink) }
 
 func answerOf(s status) []byte { return appendOpening(nil, byte(s)) }
 
@@ -103,16 +82,12 @@ func decodeOpening(b []byte) (what byte, err error) {
 	return b[5], nil
 }
 
-func decodePreamble(b []byte) (StreamKind, error) {
+func checkPreamble(b []byte) error {
 	what, err := decodeOpening(b)
-	if err != nil {
-		return 0, err
+	if err == nil && what != kindLink {
+		err = fmt.Errorf("%w: kind %d", errPreamble, what)
 	}
-	kind := StreamKind(what)
-	if kind == 0 || kind >= streamEnd {
-		return 0, fmt.Errorf("%w: kind %d", errPreamble, what)
-	}
-	return kind, nil
+	return err
 }
 
 // decodeAnswer returns nil if the other end accepts.

@@ -23,6 +23,7 @@ func (l *link) serve(addr string) {
 		p.review(s, nil)
 	}
 	p.want()
+	p.keep(1)
 }
 
 // drop ends the link, and returns the messages that it has never sent. It does not wait.
@@ -32,6 +33,7 @@ func (l *link) drop() []Unsent {
 	defer p.t.leave(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.keep(-1)
 	p.release(0)
 	if p.link == l {
 		p.link = nil

@@ -12,10 +12,3 @@ func (t *Transport) tell(c Change) {
 		f(c)
 	}
 }
-
-func (t *Transport) linkChanged() {
-	select {
-	case t.changed <- struct{}{}:
-	default: // a reader that has not come yet will see this change as well
-	}
-}

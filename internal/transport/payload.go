@@ -9,9 +9,13 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
+// ErrNotYet is for a Receive that does not know yet what to do with a payload, as is usual for a moment after
+// a restart.
+var ErrNotYet = errors.New("not yet")
+
 // errNotTaken says that the peer's Receive returned an error, or that the peer has no Receive,
 // or does not serve the link any more.
-var errNotTaken = errors.New("transport: payload not taken")
+var errNotTaken = errors.New("payload not taken")
 
 const (
 	// maxPayload bounds the size of one payload.

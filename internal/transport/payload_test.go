@@ -62,7 +62,7 @@ func TestPayloadsBothWays(t *testing.T) {
 			var ts [2]*Transport
 			for i := range ts {
 				order[i] = newInOrder(5000)
-				c := Config{Receive: in[i].receive, Handler: order[i], PingInterval: patience} // a busy machine stands for longer than the usual one
+				c := Config{Receive: in[i].receive, Handler: order[i]}
 				if secure {
 					c.TLS = pki.peer(t)
 				}
@@ -71,7 +71,7 @@ func TestPayloadsBothWays(t *testing.T) {
 			join(ts[:]...)
 			waitUp(t, ts[:]...)
 			var wg sync.WaitGroup
-			sizes := []int{1, (32 << 10), (32 << 10) + 1, 5 << 20, 30 << 20}
+			sizes := []int{1, 32 << 10, (32 << 10) + 1, 5 << 20, 12 << 20}
 			for i := range ts {
 				to := kmutex.Node(2 - i)
 				wg.Go(func() { sendAll(t, ts[i], to, 5000) })
@@ -306,7 +306,7 @@ func TestPayloadOfADroppedLink(t *testing.T) {
 	}, Answer: func(context.Context, Caller, string, []byte) ([]byte, error) { return nil, nil }})
 	join(t1, t2)
 	waitUp(t, t1, t2)
-	defer t1.keep(to(t2))() // the connection outlives the link
+	defer t1.Keep(to(t2))() // the connection outlives the link
 	result := make(chan error, 1)
 	go func() { result <- t1.SendPayload(within(t), 2, "t", []byte("x")) }()
 	wait(t, "the payload", began)

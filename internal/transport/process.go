@@ -25,24 +25,25 @@ type process struct {
 	t     *Transport
 	name  string
 	users int // links, connections that it has opened, and others; guarded by t.procs
-	// deliver is held while the events of one read are handed on: a new connection waits for
-	// what came over the one before.
-	deliver sync.Mutex
-
-	mu   sync.Mutex
-	addr string // empty: it is not dialled
-	pair wire.Pair
+	mu    sync.Mutex
+	addr  string // empty: it is not dialled
+	pair  wire.Pair
 	// session is the connection that lives; nil: there is none. It may be of use only when
 	// the pair is open.
 	session *session
 	link    *link // nil: the process is no member of this gateway's view
-	// wanted is who needs a connection; while it is not 0 a goroutine dials, until unwanted.
+	// wanted is who needs a connection; while it is not 0 a goroutine dials, until unwanted. Kept
+	// is who of them has to do with the process, other than to gossip.
 	wanted    int
+	kept      int
 	unwanted  context.CancelFunc
+	idle      *time.Timer   // to lingers; nil: it has never been released for later
+	lingers   time.Time     // until then it is dialled though nobody wants it
 	ready     chan struct{} // closed while the pair is open
 	ended     time.Time     // when the last connection did
 	failing   failing
 	questions questions
+	waiting   arrivals
 }
 
 // failing is what is known of attempts to connect that have failed.
@@ -83,6 +84,13 @@ func (t *Transport) leave(p *process) {
 	defer t.procs.Unlock()
 	if p.users--; p.users == 0 {
 		delete(t.processes, p.name)
+	}
+}
+
+// keep notes that so many more have to do with the process. It is called under mu.
+func (p *process) keep(more int) {
+	if p.kept += more; p.kept > 0 && p.session != nil {
+		p.session.wire.Stranger = false
 	}
 }
 
@@ -170,7 +178,6 @@ func (p *process) review(s *session, err error) {
 		return
 	}
 	l.up, l.since = up, time.Now()
-	p.t.linkChanged()
 	if up {
 		l.lastErr, p.failing = nil, failing{}
 		l.rtt.Store(int64(p.session.wire.RTT())) // measured before, perhaps

@@ -105,7 +105,7 @@ func (p *process) takePayload(q *question) error {
 	if f := t.config.Receive; f != nil {
 		err = f(l.node, topic, q.Body)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNotYet) {
 		t.refusals.add(CauseHandler, err, slog.Uint64("peer_node", uint64(l.node)), slog.String("peer", p.name),
 			slog.String("topic", topic), slog.Int("bytes", len(q.Body)))
 	}
@@ -124,7 +124,7 @@ func (s *session) answer(q *question, data []byte, err error) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	s.p.forget(q)
-	if s.p.session == s {
+	if s.p.session == s && s.p.t.ctx.Err() == nil { // the end of this gateway is no answer
 		s.wire.Answer(q.Question, status, data)
 		s.flushSoon(q.Urgent)
 	}

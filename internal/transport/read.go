@@ -3,11 +3,9 @@ package transport
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
 
 	"github.com/kgate/kgate/internal/transport/wire"
-	"github.com/kgate/kgate/kmutex"
 )
 
 // run reads and writes until the connection is over, for whatever reason.
@@ -20,8 +18,8 @@ func (s *session) run() {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.fail(s.write(out)) })
-	s.fail(s.read())
-	s.p.end(s, s.err)
+	s.read(make([]byte, firstBuffer), 0)
+	<-s.stop // another goroutine may read on
 	wg.Wait()
 }
 
@@ -32,10 +30,20 @@ const (
 	readBuffer  = 64 << 10
 )
 
-// read takes in what arrives until something is bad or the connection is over.
-func (s *session) read() error {
-	buf := make([]byte, firstBuffer)
-	for have := 0; ; {
+// read takes in what arrives until the connection is over, or another goroutine reads on. Have
+// bytes of buf have come.
+func (s *session) read(buf []byte, have int) {
+	if err := s.readOn(buf, have); !errors.Is(err, errReadOn) {
+		s.fail(err)
+		s.p.end(s, s.err)
+	}
+}
+
+// errReadOn says that another goroutine reads on.
+var errReadOn = errors.New("another goroutine reads")
+
+func (s *session) readOn(buf []byte, have int) error {
+	for {
 		n, err := s.conn.Read(buf[have:])
 		if have += n; n > 0 {
 			used, err := s.receive(buf[:have])
@@ -58,24 +66,26 @@ func (s *session) read() error {
 // receive takes in bytes and hands on what they bring. It returns how many it has used.
 func (s *session) receive(b []byte) (used int, err error) {
 	p := s.p
-	p.deliver.Lock()
-	defer p.deliver.Unlock()
 	p.mu.Lock()
+	p.waiting.wait(p)
 	if p.session != s || !p.open(s, s.boot) {
 		p.mu.Unlock()
 		return 0, errReplaced
 	}
 	used, events, err := s.wire.Receive(p.t.now(), b)
-	l, messages := p.link, false
+	l, messages := p.link, 0
 	for i := range events {
 		switch events[i].Kind {
 		case wire.Linked, wire.Proved:
 			p.review(s, nil)
 			l.release()
+			if events[i].Kind == wire.Proved {
+				p.t.tell(Change{Name: p.name, Boot: s.boot, Up: true, Proved: true})
+			}
 		case wire.Acked:
 			l.release()
 		case wire.Message:
-			messages = true
+			messages++
 		case wire.Asked:
 			s.admit(l, events[i].Question)
 		case wire.Opened:
@@ -90,31 +100,25 @@ func (s *session) receive(b []byte) (used int, err error) {
 	if s.wire.Due() {
 		s.wakeWriter()
 	}
+	inline := messages > 0 && p.take(s, l, events, b[used:])
 	p.mu.Unlock()
 	for i := range events {
-		if bad := s.handle(l, &events[i]); err == nil {
-			err = bad
-		}
-	}
-	if messages {
-		p.mu.Lock()
-		s.wire.Delivered()
-		if s.wire.Due() {
-			s.wakeWriter()
-		}
-		p.mu.Unlock()
+		s.handle(&events[i])
 	}
 	if err != nil {
 		s.refused(err)
 	}
+	if inline {
+		if bad := s.deliverInline(l, events, messages); err == nil {
+			err = bad
+		}
+	}
 	return used, err
 }
 
-// handle hands on one event.
-func (s *session) handle(l *link, e *wire.Event) error {
+// handle hands on one event that is no message.
+func (s *session) handle(e *wire.Event) {
 	switch e.Kind {
-	case wire.Message:
-		return s.deliver(l, e.Data)
 	case wire.Answered:
 		ended(e.Call, answer{status: e.Status, data: e.Data})
 	case wire.Asked:
@@ -135,43 +139,21 @@ func (s *session) handle(l *link, e *wire.Event) error {
 		if stream, ok := e.Stream.User.(*streamConn); ok {
 			stream.event(e)
 		}
-	default: // taken in before
+	default: // taken in before, or delivered behind the others
 	}
-	return nil
 }
 
-// deliver hands on a message.
-func (s *session) deliver(l *link, data []byte) error {
-	if l.dropped.Load() {
-		return nil
-	}
-	var m kmutex.Message
-	pool, err := decodeMessage(data, s.pools, &m)
-	if err != nil {
-		return err
-	}
-	t := s.p.t
-	if err := t.config.Handler.Deliver(l.node, pool, m); err != nil {
-		t.refusals.add(CauseHandler, err, slog.Uint64("peer_node", uint64(l.node)), slog.String("peer", s.p.name),
-			slog.String("pool", pool), slog.String("kind", m.Kind.String()))
-	}
-	return nil
-}
-
-// refused counts what a connection ends for, if the other end is to blame.
-func (s *session) refused(err error) {
-	var cause Cause
-	switch {
-	case errors.Is(err, wire.ErrOversized):
-		cause = CauseOversized
-	case errors.Is(err, wire.ErrFrame):
-		cause = CauseFrame
-	case errors.Is(err, wire.ErrProtocol):
-		cause = CauseProtocol
-	default:
+// readMeanwhile has another goroutine read on if this one has delivered for more than a tick. It is
+// called under the lock.
+func (s *session) readMeanwhile() {
+	if !s.inline || s.ticks-s.since < 2 {
 		return
 	}
-	s.p.t.refusals.add(cause, err, slog.String("peer", s.p.name), slog.String("remote", s.raw.RemoteAddr().String()))
+	buf := make([]byte, readBuffer) // longer than any frame
+	have := copy(buf, s.rest)
+	s.inline, s.rest = false, nil
+	s.wire.Detach()
+	s.p.t.wg.Go(func() { s.read(buf, have) })
 }
 
 // opened hands on a stream that the other end has opened.

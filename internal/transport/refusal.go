@@ -11,7 +11,7 @@ import (
 
 // causes are all of them, in the order of the constants.
 var causes = []Cause{
-	CauseIncomplete, CauseSlow, CauseHalfOpen, CauseMagic, CauseVersion, CauseKind, CauseBacklog, CauseStreams,
+	CauseIncomplete, CauseSlow, CauseHalfOpen, CauseMagic, CauseVersion, CauseKind, CauseStreams,
 	CausePlaintext, CauseTLS, CauseCertificate, CauseHandshake, CauseNode, CauseDirection, CauseSequence,
 	CauseFrame, CauseOversized, CauseProtocol, CauseHandler, CauseOverflow,
 }

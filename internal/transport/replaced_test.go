@@ -118,7 +118,7 @@ func TestCloseWhileReconnecting(t *testing.T) {
 						return
 					}
 					conns <- c
-					_, _ = c.Write(opening(wire.Hello{Name: "gw-2", Boot: "b", Number: number.Add(1)}))
+					_, _ = c.Write(opening(wire.Hello{Name: "gw-2", Boot: "b", To: "gw-3", Number: number.Add(1)}))
 				}
 			})
 		}
@@ -199,7 +199,7 @@ func TestCallsOfEndedConnections(t *testing.T) {
 	const places = wire.MaxQuestions - wire.ForUrgent
 	for n := range uint64(3) {
 		c := plain(t, victim)
-		_, _ = c.Write(opening(wire.Hello{Name: "x-1", Boot: "b", Number: n + 1}))
+		_, _ = c.Write(opening(wire.Hello{Name: "x-1", Boot: "b", To: "gw-3", Number: n + 1}))
 		var say []byte
 		for i := range uint64(200) {
 			say = append(say, rawCall(2*i+1, callName+"x")...)

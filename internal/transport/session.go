@@ -16,7 +16,8 @@ type session struct {
 	p      *process
 	number uint64
 	from   Caller
-	boot   string       // of the other end; an accepted session knows it from the start
+	boot   string       // of the other end; an accepted session knows it from the start, and addr
+	addr   string       // where the other end's peer port is, as it says
 	raw    *securedConn // to break it
 	conn   net.Conn     // to use it: raw, or TLS over it
 	// socket is what conn writes to, without waiting; nil: only the session's goroutine
@@ -33,10 +34,15 @@ type session struct {
 	batch []byte // what is being written; it belongs to whoever writes
 
 	// The rest is under the process's lock.
-	wire     *wire.Conn
-	open     bool // both ends have it
-	idle     bool // the goroutine that writes has nothing to do
-	ticks    int
+	wire  *wire.Conn
+	open  bool // both ends have it
+	idle  bool // the goroutine that writes has nothing to do
+	ticks int
+	// inline: the goroutine that reads delivers messages itself, since so many ticks, and has not
+	// used the rest yet.
+	inline   bool
+	since    int
+	rest     []byte
 	suspect  bool
 	payloads map[*wire.Call]bool
 }
@@ -49,7 +55,8 @@ func newSession(p *process, number uint64, raw *securedConn, conn net.Conn, dial
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), pools: make(names),
 		wire: wire.NewConn(t.now(), dialled, t.config.PingInterval), payloads: make(map[*wire.Call]bool),
 	}
-	s.wire.Stranger = p.wanted == 0
+	s.from.s = s
+	s.wire.Stranger = p.kept == 0
 	return s
 }
 

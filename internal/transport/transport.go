@@ -64,8 +64,7 @@ type Transport struct {
 	reviewing sync.Mutex // held during a review of secured
 	refusals  *refusals
 	halfOpen  *halfOpen
-	open      *inbound.Places    // streams that others have opened here
-	streams   [streamEnd]*Stream // none for links
+	open      *inbound.Places // connections that others have opened here
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -81,8 +80,6 @@ type Transport struct {
 	mu     sync.Mutex // orders SetPeers and Close
 	closed bool
 	peers  atomic.Pointer[peerSet]
-
-	changed chan struct{} // see LinksChanged
 }
 
 // peerSet is the last call of SetPeers. It does not change.
@@ -100,7 +97,7 @@ func Listen(c Config) (*Transport, error) {
 	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
 	listener, err := lc.Listen(context.Background(), "tcp", c.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("transport: listen: %w", err)
+		return nil, fmt.Errorf("listen: %w", err)
 	}
 	t := &Transport{
 		config:    c,
@@ -109,7 +106,6 @@ func Listen(c Config) (*Transport, error) {
 		refusals:  newRefusals(c.Observer, c.Logger),
 		halfOpen:  newHalfOpen(c.maxHalfOpen),
 		open:      inbound.NewPlaces(mostStreams, mostStreamsEach),
-		changed:   make(chan struct{}, 1),
 		boot:      rand.Text(),
 		started:   time.Now(),
 		processes: make(map[string]*process),
@@ -122,9 +118,6 @@ func Listen(c Config) (*Transport, error) {
 	}
 	if c.TLS != nil {
 		t.tls.Store(newTLSPair(c.TLS))
-	}
-	for kind := range t.streams {
-		t.streams[kind] = newStream(t, StreamKind(kind), c.backlog)
 	}
 	t.peers.Store(&peerSet{})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -178,7 +171,6 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 			unsent = append(unsent, l.drop()...)
 		}
 	}
-	t.linkChanged() // new links are down
 	return unsent
 }
 
@@ -216,7 +208,7 @@ func (t *Transport) send(to kmutex.Node, pool string, m *kmutex.Message, now boo
 func (t *Transport) Flush(ctx context.Context) error {
 	for _, l := range t.peers.Load().links {
 		if !l.flush(ctx) {
-			return fmt.Errorf("transport: flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.p.name, ctx.Err())
+			return fmt.Errorf("flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.p.name, ctx.Err())
 		}
 	}
 	return nil
@@ -243,11 +235,6 @@ func (t *Transport) Links() []LinkStatus {
 	}
 	return all
 }
-
-// LinksChanged receives a value when a link may have come up or gone down, or when
-// there is a new one. Changes that have not been read yet count as one. It is for one
-// reader.
-func (t *Transport) LinksChanged() <-chan struct{} { return t.changed }
 
 // Down returns the peers whose links are down, and since when they are.
 func (t *Transport) Down() map[kmutex.Node]time.Time {
@@ -283,9 +270,6 @@ func (t *Transport) Close() error {
 		if s, _, _ := p.current(); s != nil {
 			s.fail(ErrClosed)
 		}
-	}
-	for _, s := range t.streams {
-		_ = s.Close() // never fails
 	}
 	t.mu.Unlock()
 	t.wg.Wait()

@@ -4,17 +4,24 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 )
 
+// member returns the process of a member, if it is that incarnation.
+func (c *Cluster) member(m views.Member) (*process, bool) {
+	p := c.processes[hostOf(m.Name)]
+	return p, p != nil && p.h.Boot == m.Boot && p.gateway.Node() == m.Node
+}
+
 // formed tells why not all members are in the newest epoch; nil: they are.
 func (c *Cluster) formed() error {
-	for _, m := range c.newest.Members {
-		p := c.hosts[m.Host].process
-		if p == nil || p.boot != m.Boot || p.gateway.Pool() == nil || p.gateway.Pool().State() != pool.Installed || p.gateway.Pool().Epoch() != c.newest.Epoch {
-			return fmt.Errorf("node %d is not in epoch %d", m.Node, c.newest.Epoch)
+	for _, m := range c.View().Members {
+		p, runs := c.member(m)
+		if !runs || p.gateway.Pool() == nil || p.gateway.Pool().State() != pool.Installed || p.gateway.Pool().Epoch() != c.Pool().Epoch {
+			return fmt.Errorf("node %d is not in epoch %d", m.Node, c.Pool().Epoch)
 		}
 	}
 	return nil
@@ -23,13 +30,13 @@ func (c *Cluster) formed() error {
 // Whole returns the pool over all its gateways, for the invariants of kmutex, if
 // there is such a thing at the moment: all members run in the newest epoch.
 func (c *Cluster) Whole() (*kmutex.World, bool) {
-	v := c.newest
-	if len(v.Members) == 0 || c.formed() != nil {
+	v, spec := c.View(), c.Pool()
+	if len(v.Members) == 0 || spec.K == 0 || c.formed() != nil {
 		return nil, false
 	}
-	w := &kmutex.World{K: v.K, Early: c.cfg.Early}
+	w := &kmutex.World{K: spec.K, Early: c.cfg.Early}
 	for _, m := range v.Members {
-		p := c.hosts[m.Host].process
+		p, _ := c.member(m)
 		s := p.gateway.Pool().Machine().State()
 		if s.Tokens != nil { // else it joined in the middle of the epoch
 			w.Tokens, w.Withheld = s.Tokens, s.Withheld
@@ -37,16 +44,16 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 		w.Nodes = append(w.Nodes, s)
 		w.AskPending = w.AskPending || p.gateway.Asking()
 	}
-	c.Pending(func(_, _ int, m any) {
+	c.Unreceived(func(m any) {
 		e, ok := fairk.Envelope(m)
-		_, to := v.Member(e.To)
-		if ok && to && e.Message.Epoch == v.Epoch {
+		if _, to := v.Member(e.To); ok && to && e.Message.Epoch == spec.Epoch {
 			w.Flight = append(w.Flight, e)
 		}
 	})
 	for _, m := range v.Members {
-		c.hosts[m.Host].process.gateway.Waiting(func(e kmutex.Envelope) {
-			if e.Message.Epoch == v.Epoch {
+		p, _ := c.member(m)
+		p.gateway.Waiting(func(e kmutex.Envelope) {
+			if e.Message.Epoch == spec.Epoch {
 				w.Flight = append(w.Flight, e)
 			}
 		})
@@ -58,8 +65,8 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 // the newest epoch. An incarnation whose lease has just run out lets nobody in, and
 // is about to be void.
 func (c *Cluster) Held() error {
-	for _, m := range c.newest.Members {
-		p := c.hosts[m.Host].process
+	for _, m := range c.View().Members {
+		p, _ := c.member(m)
 		if !p.entitled() {
 			continue
 		}
@@ -79,21 +86,22 @@ func (c *Cluster) Held() error {
 // with a lease, a member that is not in the newest epoch, tokens that are owed. Processes
 // on hosts that are excused may be in no view; nil: none is.
 func (c *Cluster) Settled(excused func(host int) bool) error {
-	v := c.newest
+	v := c.View()
 	var errs []error
-	for i := range c.hosts {
-		if p := c.hosts[i].process; p != nil {
-			m, in := v.Named(i)
-			if !in && excused != nil && excused(i) {
-				continue
-			}
-			if !in || m.Boot != p.boot || !p.entitled() {
-				errs = append(errs, fmt.Errorf("host %d is not back in the view with a lease", i))
-			}
+	for i, p := range c.processes {
+		if p == nil {
+			continue
+		}
+		m, in := v.Named(p.h.Name)
+		if !in && excused != nil && excused(i) {
+			continue
+		}
+		if !in || m.Boot != p.h.Boot || !p.entitled() {
+			errs = append(errs, fmt.Errorf("host %d is not back in the view with a lease", i))
 		}
 	}
-	if len(v.Owed) > 0 {
-		errs = append(errs, fmt.Errorf("tokens of %v are still withheld", v.Owed))
+	if owed := c.Pool().Owed; len(owed) > 0 {
+		errs = append(errs, fmt.Errorf("tokens of %v are still withheld", owed))
 	}
 	return errors.Join(append(errs, c.formed())...)
 }

@@ -1,13 +1,15 @@
 package cluster
 
 import (
-	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/leader"
-	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/membership/core"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/hosts"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
@@ -16,14 +18,18 @@ import (
 // Config is a cluster.
 type Config struct {
 	Seed uint64
-	// Hosts is how many there are; the first Members of them begin in the view.
+	// Hosts is how many there are; the first Members of them start together at once, and found the
+	// cluster.
 	Hosts, Members int
 	K              int
 	Early          bool
 	Network        sim.Network
 	// Ask is the ask interval.
 	Ask   time.Duration
-	Terms lease.Terms
+	Lease time.Duration
+	// Memory: processes keep nothing. Write is how long a write takes (default 1 ms).
+	Memory bool
+	Write  time.Duration
 	// Tickets lets the pool give out tickets.
 	Tickets bool
 	// Slack is added to what the upstream may see, to try the judge.
@@ -36,195 +42,211 @@ type Config struct {
 
 // Cluster is a cluster that runs. It is driven by one goroutine.
 type Cluster struct {
-	*sim.Engine
-	cfg     Config
-	parcels fairk.Parcels
-	hosts   []host
-	log     agreed
-	newest  *fairk.View
-	ks      []int // k of each epoch
-	raft    raft
-	// links by their two ends: those that are in doubt. calls are the pairs of which
-	// the first has a connection to the second for what is no link's business.
-	links []map[int]*link
-	calls map[[2]int]bool
-	// bars are the pairs of which the first can open no new connection to the second,
-	// narrows those of which its long messages do not get there, and losses those of which half
-	// of its letters are lost.
-	bars, narrows, losses map[[2]int]bool
+	*hosts.World
+	cfg       Config
+	parcels   fairk.Parcels
+	processes []*process // by host; nil: none runs
+	ks        []int      // k of each epoch
+	epochs    uint64     // the newest of which anybody knows
 
 	requests []*Request // by ticket, from 1
 	coming   []*Request // in order of Request
 	holders  []*Holder  // in order of Ticket
 	unknown  bool       // nobody knew a lost gateway's tickets, at some time
 	upstream upstream
-	errs     []error
-	// before and after are told of each message, next to its delivery.
-	before, after func(to int, kind string)
 }
 
-// host is a machine, with or without a process on it.
-type host struct {
-	boots uint64
-	// term is the newest that its raft server knows; it is on disk.
-	term uint64
-	// index of the newest entry of its log; it is on disk, too.
-	index   uint64
-	process *process // nil: none runs
-	leaving bool     // it has been told to
-	left    bool     // for good
-}
+// poolName is the pool's.
+const poolName = "pool"
 
 // Timers of the world.
 const (
-	timerDue      = iota // [Config.Due]
-	timerElection        // the state of the leader is looked at
-	timerDone            // the upstream has answered a request
-	timerHeld            // the same of a holder's
+	timerDue  = iota // [Config.Due]
+	timerDone        // the upstream has answered a request
+	timerHeld        // the same of a holder's
 )
 
-// New returns a cluster whose first members are in the view.
+// New returns a cluster whose first members start now.
 func New(cfg Config) *Cluster {
-	c := &Cluster{
-		cfg: cfg, hosts: make([]host, cfg.Hosts), requests: make([]*Request, 1),
-		links: make([]map[int]*link, cfg.Hosts), calls: make(map[[2]int]bool),
-		bars: make(map[[2]int]bool), narrows: make(map[[2]int]bool), losses: make(map[[2]int]bool),
-	}
-	c.Engine = sim.New(cfg.Seed, cfg.Hosts, cfg.Network, c)
+	c := &Cluster{cfg: cfg, requests: make([]*Request, 1), processes: make([]*process, cfg.Hosts)}
+	c.World = hosts.New(hosts.Config{Seed: cfg.Seed, Hosts: cfg.Hosts, Lease: cfg.Lease, Network: cfg.Network, Trace: cfg.Trace, App: app{c}})
 	c.upstream = upstream{cluster: c}
-	c.log.K, c.log.Tickets, c.log.Replicas = cfg.K, cfg.Tickets, replicas
 	for i := range cfg.Hosts {
-		if i < cfg.Members {
-			c.boot(i)
-			c.raft.voters = append(c.raft.voters, i)
-		} else {
-			c.Engine.Kill(i) // not started yet
+		h := c.Host(i)
+		h.Memory, h.Expect = cfg.Memory, min(cfg.Members, mostFounders)
+		if cfg.Write > 0 {
+			h.Write = cfg.Write
+		}
+		if i >= h.Expect {
+			h.Expect, h.Joining = 1, true
 		}
 	}
-	c.raft.voters = c.raft.voters[:leader.VoterTarget(cfg.Members)]
 	for i := range cfg.Members {
-		c.hosts[i].index = c.log.Index + 1
-		c.commit(func(a *agreed) bool {
-			a.Members = append(a.Members, fairk.Member{Node: kmutex.Node(a.Index), Host: i, Boot: c.hosts[i].boots})
-			return true
-		})
+		c.Host(i).Start()
 	}
-	c.commit(func(a *agreed) bool { a.beginEpoch(); return true })
-	c.elect(0)
-	for i := range cfg.Members {
-		c.hosts[i].process.follow(c.newest)
-	}
-	c.After(sim.World, 0, sim.Timer{Kind: timerElection})
 	return c
 }
+
+// mostFounders is how many gateways found a cluster at most; others join.
+const mostFounders = 64
 
 // At has [Config.Due] called at an instant.
 func (c *Cluster) At(at time.Duration, arg uint64) {
 	c.After(sim.World, at-c.Now(), sim.Timer{Kind: timerDue, Arg: arg})
 }
 
-// Err returns what has gone wrong first; nil: nothing.
-func (c *Cluster) Err() error {
-	if len(c.errs) == 0 {
-		return nil
-	}
-	return c.errs[0]
+// Pool returns the pool of the newest view.
+func (c *Cluster) Pool() views.Pool {
+	p, _ := c.View().Pool(poolName)
+	return p
 }
 
-func (c *Cluster) fail(err error) {
-	c.tracef("", "FAILED: %v", err)
-	c.errs = append(c.errs, err)
-}
-
-// Watch has functions called next to each delivery of a message, just before and
-// just after it; they may be nil.
-func (c *Cluster) Watch(before, after func(to int, kind string)) { c.before, c.after = before, after }
-
-// Deliver implements [sim.Handler].
-func (c *Cluster) Deliver(to, from int, m any) {
-	kind := kindOf(m)
-	if c.before != nil {
-		c.before(to, kind)
+// Send implements [protocol.Host] for the gateways.
+func (c *Cluster) Send(from, _ int, _ string, m any) {
+	h := c.Host(from)
+	if e, ok := fairk.Envelope(m); ok {
+		h.Send(e.To, m)
+	} else if to, ok := fairk.Letter(m); ok {
+		h.Post(to, m)
 	}
-	if p := c.hosts[to].process; p != nil {
-		if beat, ok := m.(*beatMsg); !ok || beat.term != p.heard || beat.view.Index > p.gateway.View().Index {
-			p.tracef("gets from %d: %v", from, m)
-		}
-		p.deliver(from, m)
-	}
-	if c.after != nil {
-		c.after(to, kind)
-	}
-}
-
-// Due implements [sim.Handler].
-func (c *Cluster) Due(node int, t sim.Timer) {
-	if node != sim.World {
-		if p := c.hosts[node].process; p != nil {
-			p.due(t)
-		}
-		return
-	}
-	switch t.Kind {
-	case timerDue:
-		c.cfg.Due(t.Arg)
-	case timerElection:
-		c.checkAllLinks()
-		c.watchLeader()
-	case timerDone:
-		c.upstream.done(protocol.Request(t.Arg))
-	case timerHeld:
-		c.holders[t.Arg].held()
-	}
-}
-
-// Send implements [protocol.Host]. Nothing is sent to the same host here either,
-// but what raft does there goes without links.
-func (c *Cluster) Send(from, to int, kind string, m any) {
-	if from == to {
-		if p := c.hosts[to].process; p != nil {
-			p.deliver(from, m)
-		}
-		return
-	}
-	way := [2]int{from, to}
-	if called(m) {
-		// A paused process has its connections opened by the kernel.
-		if opens := !c.bars[way] && c.hosts[to].process != nil && !c.IsCut(from, to) && !c.IsCut(to, from); !opens && !c.calls[way] {
-			return
-		}
-		c.calls[way] = true
-	}
-	if c.losses[way] && c.loses(from, to, m) {
-		return
-	}
-	c.sticks(from, to, kind)
-	c.owe(from, to, m)
-	c.Engine.Send(from, to, m)
-}
-
-// loses lets a letter get lost, or the word that it was taken: in both cases its sender
-// only knows that the connection broke.
-func (c *Cluster) loses(from, to int, m any) bool {
-	told, is := fairk.Undelivered(m)
-	if !is || c.Rand().IntN(2) == 0 {
-		return false
-	}
-	c.Engine.Send(to, from, told)
-	return c.Rand().IntN(4) > 0
 }
 
 // Found implements [protocol.Host].
 func (*Cluster) Found(int) {}
 
-func (c *Cluster) tracef(who, format string, args ...any) {
-	if c.cfg.Trace == nil {
+// app is what runs on the hosts.
+type app struct{ *Cluster }
+
+// Begin implements [hosts.App].
+func (a app) Begin(h *hosts.Host) {
+	p := a.processes[h.Index]
+	if p == nil {
+		p = &process{c: a.Cluster, h: h}
+		a.processes[h.Index] = p
+	}
+	p.incarnate()
+}
+
+// End implements [hosts.App]: the kernel closes the connections.
+func (a app) End(h *hosts.Host) {
+	p := a.processes[h.Index]
+	a.endAll(p.gateway, "lost")
+	a.endHolders(h.Index)
+	for _, r := range a.coming {
+		if r.host == h.Index && r.state == coming {
+			r.over("lost")
+		}
+	}
+	a.processes[h.Index] = nil
+}
+
+// Follow implements [hosts.App].
+func (a app) Follow(h *hosts.Host, v *views.View) {
+	if spec, ok := v.Pool(poolName); ok && spec.Epoch > a.epochs {
+		a.epochs = spec.Epoch
+		a.ks = append(a.ks, make([]int, int(spec.Epoch)+1-len(a.ks))...)
+		a.ks[spec.Epoch] = spec.K
+		a.Tracef("", "epoch %d: k=%d, home %d, owed %v", spec.Epoch, spec.K, spec.Home, spec.Owed)
+	}
+	a.processes[h.Index].follow()
+}
+
+// Stand implements [hosts.App].
+func (a app) Stand(h *hosts.Host, s core.Standing) {
+	p := a.processes[h.Index]
+	if s.Void {
+		p.void()
 		return
 	}
-	fmt.Fprintf(c.cfg.Trace, "%12.6f %-8s "+format+"\n", append([]any{c.Now().Seconds(), who}, args...)...)
+	p.follow()
+}
+
+// Left implements [hosts.App].
+func (a app) Left(h *hosts.Host) {
+	p := a.processes[h.Index]
+	p.tracef("has left")
+	m, in := a.View().Named(h.Name)
+	h.Left = p.gateway.Node() != 0 && (!in || m.Boot != h.Boot) && len(a.View().Members) > 0 // else people start it again
+	h.Kill()
+}
+
+// Receive implements [hosts.App].
+func (a app) Receive(h *hosts.Host, from int, m any) {
+	p := a.processes[h.Index]
+	switch m := m.(type) {
+	case *callMsg:
+		p.onCall(from, m)
+	case *replyMsg:
+		p.onReply(m)
+	default:
+		p.gateway.Deliver(m)
+	}
+}
+
+// Take implements [hosts.App].
+func (a app) Take(h *hosts.Host, _ kmutex.Node, m any) bool {
+	return a.processes[h.Index].gateway.TakeLetter(m)
+}
+
+// Lost implements [hosts.App].
+func (a app) Lost(h *hosts.Host, m any) { a.processes[h.Index].gateway.LoseLetter(m) }
+
+// Due implements [hosts.App].
+func (a app) Due(h *hosts.Host, t sim.Timer) {
+	switch {
+	case h != nil:
+		a.processes[h.Index].due(t)
+	case t.Kind == timerDue:
+		a.cfg.Due(t.Arg)
+	case t.Kind == timerDone:
+		a.upstream.done(protocol.Request(t.Arg))
+	case t.Kind == timerHeld:
+		a.holders[t.Arg].held()
+	}
+}
+
+// Kind implements [hosts.App].
+func (app) Kind(m any) string {
+	switch m := m.(type) {
+	case *callMsg:
+		return "call"
+	case *replyMsg:
+		return "reply"
+	case interface{ Kind() string }:
+		return m.Kind()
+	default:
+		return ""
+	}
+}
+
+// Long implements [hosts.App].
+func (a app) Long(m any) bool {
+	return slices.Contains([]string{"baton", "report", "answer", "push", "holdings"}, a.Kind(m))
+}
+
+// Kinds returns the names of the messages that a cluster sends, for [hosts.World.Watch].
+// There are as many for both bindings: the seeds of package fuzz draw from them.
+func Kinds(early bool) []string {
+	first, second := "recall", "tokens"
+	if early {
+		first, second = "child", "token"
+	}
+	return []string{
+		"request", "baton", first, second, "locate", "offer", "report", "answer", "count", "holdings", "push", "ack", "call", "reply",
+		"heartbeat", "alive", "append", "appended", "commit", "ask for vote", "vote", "stand", "snapshot", "hello", "join", "renew", "grant", "ask", "knocks", "refusal",
+	}
+}
+
+// hostOf returns the host of a gateway.
+func hostOf(name string) int {
+	n, err := strconv.Atoi(name[len("gw-"):])
+	if err != nil {
+		panic(err) // package hosts has made it
+	}
+	return n - 1
 }
 
 var (
 	_ protocol.Host = (*Cluster)(nil)
-	_ sim.Handler   = (*Cluster)(nil)
+	_ hosts.App     = app{}
 )

@@ -10,13 +10,16 @@ import (
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
-	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
 	"github.com/kgate/kgate/replication"
 )
 
-// replicas is how many successors have copies of a gateway's tickets.
-const replicas = 2
+// replicas is how many successors have copies of a gateway's tickets, and maxTTL the longest time to
+// live of one.
+const (
+	replicas = 2
+	maxTTL   = 4 * time.Second
+)
 
 // errForgotten means that a ticket was gone of which its holder had been told.
 var errForgotten = errors.New("a ticket is forgotten")
@@ -89,7 +92,7 @@ type waitingCall struct {
 // Ticket lets a client of a host's gateway take a ticket, and use its slot for hold.
 func (c *Cluster) Ticket(host int, ttl, hold time.Duration) *Holder {
 	h := &Holder{c: c, index: len(c.holders), host: host, ttl: ttl, hold: hold}
-	p := c.hosts[host].process
+	p := c.processes[host]
 	if p == nil || p.leaving || !p.entitled() || p.gateway.Pool().Tickets() == nil {
 		h.over = true
 		return h
@@ -102,7 +105,7 @@ func (c *Cluster) Ticket(host int, ttl, hold time.Duration) *Holder {
 	t := &pool.Ticket{ID: replication.NewID(secret, p.gateway.Node()), TTL: ttl, Stamp: int64(c.Wall(host))}
 	p.tracef("holder %d takes ticket %d", h.index, h.request)
 	p.gateway.Take(h.request, t)
-	h.id, h.sent, h.called = t.ID, p.clock(), c.Now()
+	h.id, h.sent, h.called = t.ID, p.h.Clock(), c.Now()
 	p.calls = append(p.calls, waitingCall{host, &callMsg{op: opSign, holder: h.index, id: t.ID}, t})
 	p.after(h.ttl/3, timerHolder, uint64(h.index))
 	p.answerCalls()
@@ -112,7 +115,7 @@ func (c *Cluster) Ticket(host int, ttl, hold time.Duration) *Holder {
 // Lasts returns how long the ticket may keep its slot, once it has it, also if its
 // gateway is lost and its holder gone.
 func (h *Holder) Lasts() time.Duration {
-	return h.hold + 2*slow(pool.KeepFor(h.ttl)) + slow(h.c.cfg.Terms.Wait())
+	return h.hold + 2*slow(pool.KeepFor(h.ttl)) + slow(h.c.View().LeaseWait())
 }
 
 // slow is how long a wait takes by a clock that is a tenth slow.
@@ -124,9 +127,9 @@ func (c *Cluster) Spent() bool {
 	if !c.unknown {
 		return false
 	}
-	for _, m := range c.newest.Members {
-		if p := c.hosts[m.Host].process; p != nil && p.gateway.Pool() != nil && p.gateway.Pool().Epoch() > 0 {
-			if withheld := p.gateway.Pool().Withheld(); withheld.Len() >= c.newest.K {
+	for _, m := range c.View().Members {
+		if p := c.processes[hostOf(m.Name)]; p != nil && p.gateway.Pool() != nil && p.gateway.Pool().Epoch() > 0 {
+			if withheld := p.gateway.Pool().Withheld(); withheld.Len() >= c.Pool().K {
 				return true
 			}
 		}
@@ -136,7 +139,7 @@ func (c *Cluster) Spent() bool {
 
 // UnknownFor is how long they are withheld, by a clock that may be slow.
 func (c *Cluster) UnknownFor() time.Duration {
-	v := pool.View{Wait: c.cfg.Terms.Wait(), MaxTTL: fairk.MaxTTL}
+	v := pool.View{Wait: c.View().LeaseWait(), MaxTTL: maxTTL}
 	return slow(v.UnknownFor())
 }
 
@@ -145,18 +148,20 @@ func (h *Holder) Over() bool { return h.over }
 
 // call asks who answers for the ticket, as far as the host's gateway knows.
 func (h *Holder) call(o op) {
-	p := h.c.hosts[h.host].process
+	p := h.c.processes[h.host]
 	h.calls++
-	h.sent, h.called = p.clock(), h.c.Now()
+	h.sent, h.called = p.h.Clock(), h.c.Now()
 	owner, _ := replication.ParseID(h.id)
-	if to, known := p.gateway.View().Heir(owner); known {
-		h.c.Send(h.host, to.Host, "", &callMsg{op: o, holder: h.index, call: h.calls, id: h.id, owner: owner})
+	v := p.h.Core.View()
+	heir, _ := v.Successor(owner)
+	if to, known := v.Member(heir); known {
+		p.h.Tell(hostOf(to.Name), &callMsg{op: o, holder: h.index, call: h.calls, id: h.id, owner: owner})
 	}
 }
 
 // tick is for the timer of a holder's host.
 func (h *Holder) tick() {
-	p := h.c.hosts[h.host].process
+	p := h.c.processes[h.host]
 	switch {
 	case h.over:
 		return
@@ -164,17 +169,17 @@ func (h *Holder) tick() {
 		h.call(opEnd)
 		h.over = true // if that is lost, the ticket expires
 		return
-	case h.using && p.clock() >= h.until:
+	case h.using && p.h.Clock() >= h.until:
 		h.c.upstream.end(h.request)
 		h.over = true
 		p.tracef("holder %d breaks off", h.index)
 		return
-	case p.clock()-h.sent >= h.ttl/4:
+	case p.h.Clock()-h.sent >= h.ttl/4:
 		h.call(opSign)
 	}
 	next := h.ttl / 10
 	if h.using {
-		next = min(next, h.until-p.clock())
+		next = min(next, h.until-p.h.Clock())
 	}
 	p.after(next+time.Microsecond, timerHolder, uint64(h.index))
 }
@@ -184,7 +189,7 @@ func (p *process) onCall(from int, m *callMsg) {
 	reply := &replyMsg{holder: m.holder, call: m.call, op: m.op, busy: true}
 	defer func() {
 		if reply != nil {
-			p.c.Send(p.host, from, "", reply)
+			p.h.Tell(from, reply)
 		}
 	}()
 	if !p.entitled() || p.gateway.Pool().Tickets() == nil {
@@ -236,9 +241,9 @@ func (p *process) answerCalls() {
 		case !ts.Synced(w.ticket):
 			p.calls = append(p.calls, w)
 		case p.entitled():
-			p.c.Send(p.host, w.from, "", &replyMsg{
+			p.h.Tell(w.from, &replyMsg{
 				holder: w.call.holder, call: w.call.call, op: w.call.op, granted: w.ticket.Granted, epoch: w.ticket.Epoch,
-				copies: min(replicas, len(p.gateway.View().Members)-1),
+				copies: min(replicas, len(p.h.Core.View().Members)-1),
 			})
 		}
 	}
@@ -260,13 +265,13 @@ func (p *process) onReply(m *replyMsg) {
 		h.gone(p, m.gone)
 		return
 	}
-	h.lives, h.lost = h.called+h.ttl, len(p.c.log.lost)
+	h.lives, h.lost = h.called+h.ttl, len(p.c.View().Lost)
 	h.copies = m.copies
 	until := h.sent + drift.Use(h.ttl)
 	switch {
 	case h.using:
 		h.until = until
-	case m.op == opUse && p.clock() < until:
+	case m.op == opUse && p.h.Clock() < until:
 		h.using, h.until = true, until
 		p.c.upstream.start(p, h.request, m.epoch)
 		p.c.After(sim.World, h.hold, sim.Timer{Kind: timerHeld, Arg: uint64(h.index)})
@@ -283,8 +288,8 @@ func (h *Holder) gone(p *process, how string) {
 	}
 	h.over = true
 	p.tracef("holder %d: ticket %s", h.index, how)
-	if p.c.Now() < h.lives && len(p.c.log.lost)-h.lost <= h.copies {
-		p.c.fail(fmt.Errorf("%w: holder %d: %s", errForgotten, h.index, how))
+	if p.c.Now() < h.lives && len(p.c.View().Lost)-h.lost <= h.copies {
+		p.c.Fail(fmt.Errorf("%w: holder %d: %s", errForgotten, h.index, how))
 	}
 }
 
@@ -296,7 +301,7 @@ func (h *Holder) held() {
 	h.c.upstream.end(h.request)
 	h.c.upstream.served++
 	h.using, h.done = false, true
-	h.c.hosts[h.host].process.after(0, timerHolder, uint64(h.index))
+	h.c.processes[h.host].after(0, timerHolder, uint64(h.index))
 }
 
 // endHolders ends the holders of a host whose process ends: the kernel closes their

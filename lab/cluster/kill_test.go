@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 )
@@ -87,7 +86,7 @@ func (l killed) run(t *testing.T, seed uint64) time.Duration {
 	}
 	c = cluster.New(cluster.Config{
 		Seed: seed, Hosts: l.nodes, Members: l.nodes, K: k, Network: network.Constant(time.Millisecond),
-		Ask: 4 * time.Millisecond * time.Duration(l.nodes), Terms: lease.Terms{Lease: 3 * time.Second},
+		Ask: 4 * time.Millisecond * time.Duration(l.nodes), Lease: 3 * time.Second,
 		Due: func(arg uint64) {
 			switch quiet := when - c.Now(); {
 			case arg == kill:

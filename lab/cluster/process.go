@@ -1,51 +1,39 @@
 package cluster
 
 import (
-	"fmt"
-	"slices"
-	"strconv"
+	"maps"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/leader"
-	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership/core"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/hosts"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
 )
 
-// process is one run of kgate on a host: one incarnation after the other.
+// process is what a run of kgate on a host has beside its core: one incarnation of a gateway after the
+// other.
 type process struct {
 	c       *Cluster
-	host    int
-	boot    uint64
+	h       *hosts.Host
 	gateway *fairk.Gateway
 	memory  pool.Memory
 	calls   []waitingCall // about tickets that are here
-	holder  *lease.Holder // nil: in no view yet
-	voided  kmutex.Node   // the incarnation before this one, which has nothing in flight
-	leader  int           // who leads, as far as is known here; -1: nobody
-	heard   uint64        // the term of that leader
-	leads   *leadership   // nil: this process does not
-	rules   *leader.Rules // of the term that it has led last
-	// name of the host and of boot, as gossip and the leader's rules have them.
-	name, bootName string
-	joined         time.Duration // when it last asked to be let in, by its own clock
-	// renewal is under way to the leader since asked, by its own clock. Here it is the
-	// only one; package membership has up to lease.Outstanding, which lives longer.
-	renewal lease.Renewal
-	asked   time.Duration
+	asked   views.Pool    // what this incarnation has asked to be agreed on
 	leaving bool
+	boots   uint64        // counts incarnations
 	woke    time.Duration // true time
-	watched bool          // there is a timer for the end of the lease
+	ticking bool
+	missing map[kmutex.Node]time.Duration // as the core was told last
 }
 
 // Timers of a process, beside those of its gateway.
 const (
-	timerTick    = fairk.TimerOther + iota // renewals, joins, leaves
-	timerLapse                             // the lease may be over
-	timerLead                              // what a leader does now and then
+	timerTick    = fairk.TimerOther + iota // reports, leaves
 	timerRequest                           // a request has come
 	timerAnswer                            // the upstream has answered a request
 	timerGone                              // a client has left
@@ -53,28 +41,22 @@ const (
 	timerHolder                            // of a ticket's holder
 )
 
-// boot starts a process on a host.
-func (c *Cluster) boot(i int) {
-	h := &c.hosts[i]
-	h.process = &process{c: c, host: i, leader: -1}
-	h.process.incarnate()
-	c.doubtAll(i, true)
-	h.process.tick()
-}
+// tickEvery is the time between two looks at what is missing.
+const tickEvery = 100 * time.Millisecond
 
 // incarnate begins a new incarnation.
 func (p *process) incarnate() {
-	h := &p.c.hosts[p.host]
-	h.boots++
-	p.boot, p.holder, p.joined, p.watched, p.renewal = h.boots, nil, -time.Hour, false, lease.Renewal{}
-	p.name, p.bootName = strconv.Itoa(p.host), strconv.FormatUint(p.boot, 10)
+	p.asked, p.missing = views.Pool{}, nil
+	p.boots++
 	cfg := fairk.Config{
-		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
-		Clock: p.clock, Since: p.c.since, Memory: &p.memory,
-		Wait: p.c.cfg.Terms.Wait(), Wall: func() int64 { return int64(p.c.Wall(p.host)) },
+		Host: p.c, Parcels: &p.c.parcels, Index: p.h.Index, Boot: p.h.Boot, Timer: p.boots << 32, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
+		Clock: p.h.Clock, Since: p.c.since, Memory: &p.memory,
+		Wall:  func() int64 { return int64(p.c.Wall(p.h.Index)) },
 		Moved: p.answerCalls, Unknown: func() { p.c.unknown = true },
-		Recover: func(epoch uint64) { p.tell(&recoverMsg{epoch}) },
-		Failed:  func(g *fairk.Gateway, err error) { p.c.fail(err) },
+		Recover: func(epoch uint64, spread, whole bool) {
+			p.h.Propose(views.Command{Recover: &views.Recover{Pool: poolName, Epoch: epoch, Spread: spread, Whole: whole}})
+		},
+		Failed: func(_ *fairk.Gateway, err error) { p.c.Fail(err) },
 	}
 	if p.c.cfg.Trace != nil {
 		cfg.Watch = func(_ *fairk.Gateway, t kmutex.Trace) { p.tracef("%v", t) }
@@ -82,158 +64,106 @@ func (p *process) incarnate() {
 	p.gateway = fairk.NewGateway(cfg)
 }
 
-func (p *process) tracef(format string, args ...any) {
-	if p.c.cfg.Trace != nil {
-		p.c.tracef(fmt.Sprintf("%d/n%d", p.host, p.gateway.Node()), format, args...)
-	}
-}
-
-func (p *process) clock() time.Duration { return p.c.Clock(p.host) }
-
-func (p *process) after(d time.Duration, kind uint8, arg uint64) {
-	p.c.After(p.host, d, sim.Timer{Kind: kind, Arg: arg})
-}
-
-// follow takes over a view.
-func (p *process) follow(v *fairk.View) {
-	p.withdraw(v)
-	in := p.gateway.Follow(v)
-	switch {
-	case in && p.holder == nil:
-		p.holder = lease.NewHolder(p.c.cfg.Terms, p.gateway.Node(), p.clock())
-		p.c.checkLinks(p.host)
-		p.renew()
-	case !in && p.holder != nil && p.leaving:
-		p.tracef("has left")
-		n := p.gateway.Node()
-		p.c.hosts[p.host].left = slices.ContainsFunc(p.c.log.lost, func(l lost) bool { return l.node == n && l.left })
-		p.c.Kill(p.host)
-	case !in && p.holder != nil:
-		p.void("is lost in view", v.Index)
-	}
-}
-
-// withdraw takes back what has not left for members that v has no more, as the
-// links do.
-func (p *process) withdraw(v *fairk.View) {
-	for _, m := range p.gateway.View().Members {
-		if _, in := v.Member(m.Node); in || m.Node == p.gateway.Node() {
-			continue
-		}
-		p.c.Withdraw(p.host, m.Host, func(held any) bool {
-			e, ok := fairk.Envelope(held)
-			if ok = ok && e.To == m.Node && e.From == p.gateway.Node(); ok {
-				p.tracef("takes back: %v", held)
-				p.gateway.Unsent(held)
-			}
-			return ok
-		})
-	}
-}
+func (p *process) tracef(format string, args ...any) { p.h.Tracef(format, args...) }
 
 // entitled reports whether this incarnation may have requests in flight now.
 func (p *process) entitled() bool {
-	return p.holder != nil && p.holder.Valid(p.clock())
+	return p.h.Stands() && p.h.Standing.Node == p.gateway.Node()
 }
 
-// void ends everything of the present incarnation and begins another one.
-func (p *process) void(why string, what any) {
-	p.tracef("comes back as a new incarnation: %s %v", why, what)
-	p.c.endAll(p.gateway, "isolated")
-	p.voided = p.gateway.Node()
-	if err := p.gateway.Pool().End(); err != nil {
-		p.c.fail(err)
+// follow takes over the newest view, as package gateway does: once this gateway has a lease in it.
+func (p *process) follow() {
+	v := p.h.Core.View()
+	self, in := v.Member(p.h.Standing.Node)
+	if !p.h.Stands() || !in {
+		return
 	}
-	p.incarnate()
-	p.c.doubtAll(p.host, true)
+	p.define(v)
+	fv := &fairk.View{Index: v.Number}
+	var peers []hosts.Peer
+	for _, m := range v.Members {
+		host := hostOf(m.Name)
+		fv.Members = append(fv.Members, fairk.Member{Node: m.Node, Host: host, Boot: m.Boot})
+		if m.Node != self.Node {
+			peers = append(peers, hosts.Peer{Node: m.Node, Host: host})
+		}
+	}
+	for _, m := range p.h.SetPeers(self.Node, peers) {
+		p.tracef("takes back: %v", m)
+		p.gateway.Unsent(m)
+	}
+	spec, ok := v.Pool(poolName)
+	if !ok {
+		return
+	}
+	fv.Pool = func(n kmutex.Node) pool.View { return v.ForPool(spec, n, replicas) }
+	p.gateway.Follow(fv)
+	p.tick()
 }
 
-// tick does what is to be done now and then.
-func (p *process) tick() {
-	terms := p.c.cfg.Terms
-	defer p.after(terms.Retry()/2, timerTick, 0)
-	now := p.clock()
+// define has the pool agreed on, and that it has tickets.
+func (p *process) define(v *views.View) {
+	spec, ok := v.Pool(poolName)
 	switch {
-	case p.holder == nil && p.leaving:
-		p.c.Kill(p.host) // nobody could agree on it: the host may come back
-	case p.holder == nil && now-p.joined > 2*terms.Retry():
-		p.joined = now
-		p.tell(&joinMsg{host: p.host, boot: p.boot, voided: p.voided})
-	case p.holder != nil && p.holder.Over(now):
-		p.void("its lease is over since", p.c.Now())
-	case p.holder != nil && now >= p.holder.Due() && !p.awaits(now):
-		p.renew()
-	case p.leaving && !p.c.busy(p.gateway) && p.leads != nil:
-		p.leads.handOver()
-	case p.leaving && !p.c.busy(p.gateway):
-		p.tell(&leaveMsg{node: p.gateway.Node()})
+	case !ok && p.asked.Name == "":
+		p.asked.Name = poolName
+		binding := admission.BindingLate
+		if p.c.cfg.Early {
+			binding = admission.BindingEarly
+		}
+		p.h.Propose(views.Command{Define: &views.Define{Name: poolName, K: p.c.cfg.K, Binding: binding, Reclaim: admission.ReclaimLease}})
+	case ok && p.c.cfg.Tickets && spec.Tickets == 0 && p.asked.Tickets == 0:
+		p.asked.Tickets = 1
+		p.h.Propose(views.Command{UseTickets: &views.UseTickets{Pool: poolName, TTL: maxTTL}})
 	}
 }
 
-func (p *process) renew() {
-	p.asked = p.clock()
-	r := p.holder.Send(p.asked)
-	if p.leader >= 0 {
-		p.renewal = r
+// void ends everything of the present incarnation; another one begins.
+func (p *process) void() {
+	p.tracef("its lease is over")
+	p.c.endAll(p.gateway, "isolated")
+	if p.gateway.Pool() != nil {
+		if err := p.gateway.Pool().End(); err != nil {
+			p.c.Fail(err)
+		}
 	}
-	p.tell(&renewMsg{r, leader.Report{View: p.gateway.View().Index, Down: p.down(), Missing: p.missing()}})
+	p.h.SetPeers(0, nil)
+	p.h.Step(core.Rejoin{})
 }
 
-// awaits reports that a renewal is under way. One that gets no answer in time breaks
-// its connection.
-func (p *process) awaits(now time.Duration) bool {
-	if p.renewal.Tag != 0 && now-p.asked >= p.c.cfg.Terms.Lease/3 {
-		p.renewal = lease.Renewal{}
-		p.c.hangUp(p.host, p.leader)
-	}
-	return p.renewal.Tag != 0
-}
-
-// tell sends something to the leader.
-func (p *process) tell(m any) {
-	if p.leader >= 0 {
-		p.c.Send(p.host, p.leader, "", m)
-	}
-}
-
-func (p *process) granted(r lease.Renewal) {
-	if p.holder == nil || r != p.renewal {
+// tick does what is to be done now and then: the core is told whose reports are missing, and that
+// nothing is in flight any more.
+func (p *process) tick() {
+	if p.ticking {
 		return
 	}
-	p.renewal = lease.Renewal{}
-	if p.holder.Granted(r, p.clock()) && !p.watched {
-		p.watch()
+	missing := make(map[kmutex.Node]time.Duration)
+	busy := p.leaving
+	if pl := p.gateway.Pool(); pl != nil && pl.State() != pool.Void {
+		nodes, since := pl.Missing()
+		for _, n := range nodes {
+			missing[n] = since
+		}
+		busy = busy || pl.State() != pool.Installed || len(missing) > 0
 	}
-}
-
-// watch sets the timer for the end of the lease.
-func (p *process) watch() {
-	until, _ := p.holder.Until()
-	p.watched = true
-	p.after(until-p.clock()+time.Microsecond, timerLapse, p.boot)
-}
-
-// lapse looks whether the lease is over.
-func (p *process) lapse() {
-	if p.holder.Over(p.clock()) {
-		p.void("its lease is over since", p.c.Now())
-		return
+	if !maps.Equal(missing, p.missing) {
+		p.missing = missing
+		p.h.Step(core.Missing{Since: missing})
 	}
-	p.watch()
+	if p.leaving && !p.c.busy(p.gateway) {
+		p.h.Step(core.Leave{})
+	}
+	if busy && p.h.Core != nil {
+		p.ticking = true
+		p.h.After(tickEvery, sim.Timer{Kind: timerTick})
+	}
 }
 
 func (p *process) due(t sim.Timer) {
 	switch ticket := protocol.Request(t.Arg); t.Kind {
 	case timerTick:
+		p.ticking = false
 		p.tick()
-	case timerLapse:
-		if t.Arg == p.boot {
-			p.lapse()
-		}
-	case timerLead:
-		if l := p.leads; l != nil && l.term == t.Arg {
-			l.work()
-		}
 	case timerRequest:
 		p.enter(p.c.coming[t.Arg])
 	case timerAnswer:
@@ -249,32 +179,19 @@ func (p *process) due(t sim.Timer) {
 	}
 }
 
-func (p *process) deliver(from int, m any) {
-	switch m := m.(type) {
-	case *beatMsg:
-		p.onBeat(from, m)
-	case *askMsg:
-		p.onAsk(from, m)
-	case *grantMsg:
-		p.granted(m.renewal)
-	case *refuseMsg:
-		if p.holder != nil {
-			p.holder.Refused(m.renewal)
+func (p *process) after(d time.Duration, kind uint8, arg uint64) {
+	p.h.After(d, sim.Timer{Kind: kind, Arg: arg})
+}
+
+// drain begins to leave.
+func (p *process) drain() {
+	p.tracef("leaves")
+	p.leaving = true
+	for i, r := range p.c.requests[1:] {
+		if r.gateway == p.gateway && r.state == waiting {
+			r.over("refused")
+			p.gateway.Cancel(protocol.Request(i + 1))
 		}
-	case *refuseJoinMsg:
-		if p.holder == nil && p.boot == m.boot {
-			p.incarnate()
-			p.c.doubtAll(p.host, true)
-		}
-	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg, *recoverMsg:
-		if p.leads != nil {
-			p.leads.take(from, m)
-		}
-	case *callMsg:
-		p.onCall(from, m)
-	case *replyMsg:
-		p.onReply(m)
-	default:
-		p.gateway.Deliver(from, m)
 	}
+	p.tick()
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 )
@@ -61,7 +60,7 @@ func TestChurnAtScale(t *testing.T) {
 	running := true
 	c = cluster.New(cluster.Config{
 		Seed: 1, Hosts: n, Members: n, K: slots, Network: network.Constant(time.Millisecond),
-		Ask: 4 * time.Millisecond * time.Duration(n), Terms: lease.Terms{Lease: 3 * time.Second},
+		Ask: 4 * time.Millisecond * time.Duration(n), Lease: 3 * time.Second,
 		Due: func(arg uint64) {
 			host := int(arg >> 8)
 			switch arg & 255 {
@@ -133,7 +132,7 @@ func TestChurnAtScale(t *testing.T) {
 	}
 	slices.Sort(gaps)
 	t.Logf("%d gateways, %d kills, %d epochs, %d requests, %d served, %d refused by gateways not yet let in, none lost at a living one; most at the upstream %d of %d",
-		n, kills, c.View().Epoch, len(requests), c.Served(), refused, most, slots)
+		n, kills, c.Pool().Epoch, len(requests), c.Served(), refused, most, slots)
 	t.Logf("longest time without an answer of the upstream after a kill (holds %v): median %v, p90 %v, worst %v", hold,
 		gaps[len(gaps)/2], gaps[len(gaps)*9/10], gaps[len(gaps)-1])
 	t.Logf("for each kill, with its return: %d reports and answers, %d of all messages", (sent["report"]+sent["answer"])/max(kills, 1), total(sent)/max(kills, 1))

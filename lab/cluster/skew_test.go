@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 )
@@ -49,7 +48,7 @@ func allAtOne(t *testing.T, k, share int) float64 {
 	var c *cluster.Cluster
 	c = cluster.New(cluster.Config{
 		Seed: 1, Hosts: 3, Members: 3, K: k, Network: network.Constant(time.Millisecond),
-		Ask: 12 * time.Millisecond, Terms: lease.Terms{Lease: 3 * time.Second},
+		Ask: 12 * time.Millisecond, Lease: 3 * time.Second,
 		Due: func(client uint64) {
 			hold := time.Duration(r.ExpFloat64() * float64(mean))
 			open[client] = asked{c.Request(host(int(client)), hold, 0), hold}

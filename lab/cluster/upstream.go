@@ -41,7 +41,7 @@ const (
 // leaves after patience, unless that is 0.
 func (c *Cluster) Request(host int, hold, patience time.Duration) *Request {
 	r := &Request{host: host, Hold: hold, patience: patience}
-	if p := c.hosts[host].process; p == nil {
+	if p := c.processes[host]; p == nil {
 		r.over("nobody there")
 	} else {
 		c.coming = append(c.coming, r)
@@ -65,7 +65,7 @@ func (p *process) enter(r *Request) {
 	t := protocol.Request(len(p.c.requests))
 	p.c.requests = append(p.c.requests, r)
 	r.state, r.gateway = waiting, p.gateway
-	r.arrived, r.stamp = p.c.Now(), int64(p.c.Wall(p.host))
+	r.arrived, r.stamp = p.c.Now(), int64(p.c.Wall(p.h.Index))
 	if r.patience > 0 {
 		p.after(r.patience, timerGone, uint64(t))
 	}
@@ -82,9 +82,9 @@ func (c *Cluster) since(t protocol.Request) (int64, bool) {
 // Grant implements [protocol.Host].
 func (c *Cluster) Grant(host int, t protocol.Request) {
 	r := c.requests[t]
-	p := c.hosts[host].process
+	p := c.processes[host]
 	if r.state != waiting || r.gateway != p.gateway {
-		c.fail(fmt.Errorf("ticket %d is granted, which does not wait", t))
+		c.Fail(fmt.Errorf("ticket %d is granted, which does not wait", t))
 		return
 	}
 	if !p.entitled() {
@@ -156,7 +156,7 @@ func (u *upstream) start(p *process, t protocol.Request, epoch uint64) {
 	u.newest = max(u.newest, epoch)
 	n, apart := 0, 0
 	for _, f := range u.flying {
-		if c.hosts[c.requests[f].host].process.stuck(c.requests[f]) {
+		if c.processes[c.requests[f].host].stuck(c.requests[f]) {
 			apart++
 		} else {
 			n++
@@ -169,7 +169,7 @@ func (u *upstream) start(p *process, t protocol.Request, epoch uint64) {
 		limit = max(limit, k)
 	}
 	if n > limit+c.cfg.Slack {
-		c.fail(fmt.Errorf("%w: %d, limit %d", ErrTooMany, n, limit))
+		c.Fail(fmt.Errorf("%w: %d, limit %d", ErrTooMany, n, limit))
 	}
 }
 
@@ -178,9 +178,9 @@ func (u *upstream) start(p *process, t protocol.Request, epoch uint64) {
 func (p *process) stuck(r *Request) bool {
 	now := p.c.Now()
 	if h := r.holder; h != nil {
-		return (p.c.Paused(p.host) || p.woke == now && r.began < now) && p.clock() >= h.until
+		return (p.c.Paused(p.h.Index) || p.woke == now && r.began < now) && p.h.Clock() >= h.until
 	}
-	return (p.c.Paused(p.host) || p.woke == now && r.began < now) && p.gateway == r.gateway && !p.entitled()
+	return (p.c.Paused(p.h.Index) || p.woke == now && r.began < now) && p.gateway == r.gateway && !p.entitled()
 }
 
 func (u *upstream) end(t protocol.Request) {
@@ -202,8 +202,8 @@ func (u *upstream) done(t protocol.Request) {
 	u.end(t)
 	u.served++
 	r.state = answered
-	p := c.hosts[r.host].process
-	c.tracef("", "request %d ends", t)
+	p := c.processes[r.host]
+	c.Tracef("", "request %d ends", t)
 	p.after(0, timerAnswer, uint64(t))
 }
 

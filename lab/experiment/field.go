@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
@@ -218,7 +217,7 @@ func clusterAfterLoss(isEarly bool, k int, seed uint64) (loss afterLoss, upkeep 
 	var c *cluster.Cluster
 	c = cluster.New(cluster.Config{
 		Seed: seed, Hosts: fieldNodes, Members: fieldNodes, K: k, Early: isEarly, Network: network.Constant(fieldDelay),
-		Ask: 4 * fieldNodes * fieldDelay, Terms: lease.Terms{Lease: lossLease},
+		Ask: 4 * fieldNodes * fieldDelay, Lease: lossLease,
 		Due: func(uint64) {
 			now := c.Now()
 			for i := range clients {
@@ -246,7 +245,7 @@ func clusterAfterLoss(isEarly bool, k int, seed uint64) (loss afterLoss, upkeep 
 		},
 	})
 	c.Watch(func(_ int, kind string) {
-		if now := c.Now(); kind != "beat" && now >= formed && now < begin {
+		if now := c.Now(); kind != "heartbeat" && kind != "alive" && now >= formed && now < begin {
 			upkeep += 1 / (begin - formed).Seconds() / fieldNodes
 		}
 	}, func(int, string) {})

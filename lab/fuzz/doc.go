@@ -9,7 +9,7 @@
 // # What is judged
 //
 // In both modes, always: the upstream never sees more requests at once than it
-// may; no machine refuses an event of its own driver; no home is unable to plan an
+// may; what all processes say of views, entries, terms and leases agrees; no machine refuses an event of its own driver; no home is unable to plan an
 // epoch; no ticket is forgotten of which its holder has been told, unless more
 // gateways are lost than have copies of it; and whenever all members are in one epoch and nothing is owed, the
 // invariants of package kmutex hold.
@@ -18,7 +18,8 @@
 // that is broken stays so, but for links whose round trips are too long for leases. Where
 // gateways are fully connected that have a majority of the voters, no fewer gateways must
 // serve within a bound, and go on, than the largest such set has. That is not asked while
-// all tokens are withheld since nobody knows which tickets a lost gateway has granted.
+// all tokens are withheld since nobody knows which tickets a lost gateway has granted. Processes that keep
+// nothing end only while the others can replace their votes.
 // What docs/guarantees.md grants is allowed and nothing else. Then all faults are healed:
 // every gateway must be back with a lease, all tokens must be back, every request
 // that waits must be served, and a new one at each gateway too, within a bound. In

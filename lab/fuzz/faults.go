@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"math/rand/v2"
 	"time"
 )
 
@@ -171,7 +172,11 @@ func (g *generator) clocks() {
 	g.add(Op{At: g.any(), Kind: OpStep, Host: g.r.IntN(g.Hosts), Hold: time.Duration(g.r.Int64N(int64(time.Hour))) - time.Hour/2})
 }
 
-func (g *generator) elect()   { g.add(Op{At: g.any(), Kind: OpElect, Host: g.r.IntN(g.Hosts)}) }
+// elect has whoever leads stand still, for long enough that another one is elected, or just not.
+func (g *generator) elect() {
+	g.add(Op{At: g.any(), Kind: OpElect, Hold: lease/3 + time.Duration(g.r.Int64N(int64(lease)))})
+}
+
 func (g *generator) suspect() { g.point(Op{Kind: OpSuspect}) }
 
 // recover begins an epoch while clients come and leave.
@@ -181,4 +186,58 @@ func (g *generator) recover() {
 		came := o.At - time.Duration(g.r.Int64N(int64(20*g.Base)))
 		g.add(Op{At: came, Kind: OpRequest, Host: g.r.IntN(g.Hosts), Hold: g.Base, Patience: time.Duration(g.r.Int64N(int64(40 * g.Base)))})
 	}
+}
+
+// crash ends a process of which nobody hears that it has.
+func (g *generator) crash() {
+	o := g.point(Op{Kind: OpCrash})
+	g.add(Op{At: o.At + g.span(), Kind: OpStart, Host: o.Host})
+}
+
+// write ends a process with one of its next writes: what comes after it is not on disk.
+func (g *generator) write() {
+	o := Op{At: g.any(), Kind: OpWrite, Host: g.r.IntN(g.Hosts), K: 1 + g.r.IntN(6)}
+	g.add(o)
+	g.add(Op{At: o.At + g.span(), Kind: OpStart, Host: o.Host})
+	g.changeK()
+}
+
+// lastWrite ends a process with any of its writes, from the first on, in half of the scenarios.
+func (g *generator) lastWrite(r *rand.Rand) {
+	if g.Memory || r.IntN(2) == 0 {
+		return
+	}
+	o := Op{Kind: OpWrite, Host: r.IntN(g.Members), K: 1 + r.IntN(80)}
+	g.add(o)
+	for at := time.Duration(0); at < g.End; at += lease / 2 {
+		g.add(Op{At: at, Kind: OpStart, Host: o.Host, K: 1})
+	}
+}
+
+// hang is a disk on which no write ends, for a while or for good.
+func (g *generator) hang() {
+	o := Op{At: g.any(), Kind: OpHang, Host: g.r.IntN(g.Hosts)}
+	g.add(o)
+	g.add(Op{At: g.lasts(o.At), Kind: OpUnhang, Host: o.Host})
+	g.add(Op{At: o.At + g.span(), Kind: OpSetK, K: 1 + g.r.IntN(maxK)})
+}
+
+// restore puts an old copy of a disk back.
+func (g *generator) restore() {
+	g.changeK()
+	g.add(Op{At: g.any(), Kind: OpRestore, Host: g.r.IntN(g.Hosts), K: g.r.IntN(101)})
+}
+
+// snap breaks connections.
+func (g *generator) snap() {
+	for range 1 + g.r.IntN(8) {
+		g.add(Op{At: g.any(), Kind: OpBreak, Host: g.r.IntN(g.Hosts), To: uint(g.r.IntN(g.Hosts))})
+	}
+}
+
+// depose is a busy gateway that nobody but the leader reaches, which is about to lose the lead.
+func (g *generator) depose() {
+	o := Op{At: g.any(), Kind: OpDepose, Host: g.r.IntN(g.Hosts), Hold: lease*6/10 + time.Duration(g.r.Int64N(int64(lease/2))), K: g.r.IntN(2)}
+	g.add(o)
+	g.busy(o.At, o.Host)
 }

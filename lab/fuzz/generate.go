@@ -64,7 +64,7 @@ func (g *generator) tickets(r *rand.Rand) {
 func (g *generator) faults() {
 	kinds := []func(){
 		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit, g.headless,
-		g.partialHeal, g.refuse, g.narrow, g.lose, g.oneWay, g.flap, g.promised,
+		g.partialHeal, g.refuse, g.narrow, g.lose, g.oneWay, g.flap, g.promised, g.crash, g.write, g.hang, g.restore, g.snap, g.depose,
 	}
 	chosen := g.r.Perm(len(kinds))[:1+g.r.IntN(4)]
 	for range 1 + g.r.IntN(10) {

@@ -14,23 +14,30 @@ const (
 	OpRequest Kind = "request" // Host, Hold, Patience
 	OpTicket  Kind = "ticket"  // Host, Hold, Patience: its time to live
 	OpKill    Kind = "kill"
-	OpStart   Kind = "start"
+	OpStart   Kind = "start" // of Host, or the first from there on that does not run; K 1: only it
 	OpLeave   Kind = "leave"
 	OpPause   Kind = "pause"
 	OpResume  Kind = "resume"
-	OpCut     Kind = "cut"    // From and To: sets of hosts, as bits
-	OpHeal    Kind = "heal"   // the same
-	OpBar     Kind = "bar"    // no new connections; the same
-	OpUnbar   Kind = "unbar"  // the same
-	OpNarrow  Kind = "narrow" // long messages are lost; the same
-	OpWiden   Kind = "widen"  // the same
-	OpLose    Kind = "lose"   // half of the letters are lost; the same
-	OpUnlose  Kind = "unlose" // the same
-	OpSlow    Kind = "slow"   // Host and To, Hold: by how much
-	OpSetK    Kind = "k"      // K
-	OpRate    Kind = "rate"   // Host, Rate: of its clock
-	OpStep    Kind = "step"   // Host, Hold: of its wall clock
-	OpElect   Kind = "elect"
+	OpCut     Kind = "cut"     // From and To: sets of hosts, as bits
+	OpHeal    Kind = "heal"    // the same
+	OpBar     Kind = "bar"     // no new connections; the same
+	OpUnbar   Kind = "unbar"   // the same
+	OpNarrow  Kind = "narrow"  // long messages are lost; the same
+	OpWiden   Kind = "widen"   // the same
+	OpLose    Kind = "lose"    // half of the letters are lost; the same
+	OpUnlose  Kind = "unlose"  // the same
+	OpSlow    Kind = "slow"    // Host and To, Hold: by how much
+	OpSetK    Kind = "k"       // K
+	OpRate    Kind = "rate"    // Host, Rate: of its clock
+	OpStep    Kind = "step"    // Host, Hold: of its wall clock
+	OpElect   Kind = "elect"   // Hold: who leads is paused for so long
+	OpDepose  Kind = "depose"  // Host, Hold, K: it is alone with who leads, which stands still or (1) is killed
+	OpCrash   Kind = "crash"   // a kill without a word
+	OpRestore Kind = "restore" // Host, K: an old copy of its disk is put back, with K percent of what came since three voted
+	OpWrite   Kind = "write"   // Host, K: it ends with that write
+	OpHang    Kind = "hang"    // its disk
+	OpUnhang  Kind = "unhang"
+	OpBreak   Kind = "break" // Host and To: their connection
 	OpSuspect Kind = "suspect"
 	OpRecover Kind = "recover"
 )
@@ -65,8 +72,14 @@ func (o Op) String() string {
 		}
 	case OpCut, OpHeal, OpBar, OpUnbar, OpNarrow, OpWiden, OpLose, OpUnlose:
 		fmt.Fprintf(&b, " from=%b to=%b", o.From, o.To)
-	case OpSlow, OpStep:
+	case OpSlow, OpStep, OpElect:
 		fmt.Fprintf(&b, " host=%d by=%v", o.Host, o.Hold)
+	case OpBreak:
+		fmt.Fprintf(&b, " host=%d to=%d", o.Host, o.To)
+	case OpDepose:
+		fmt.Fprintf(&b, " host=%d by=%v kill=%d", o.Host, o.Hold, o.K)
+	case OpWrite, OpRestore:
+		fmt.Fprintf(&b, " host=%d at=%d", o.Host, o.K)
 	case OpSetK:
 		fmt.Fprintf(&b, "=%d", o.K)
 	case OpRate:

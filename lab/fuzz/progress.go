@@ -32,20 +32,17 @@ const quick = lease / 10
 // to each other over which long messages pass, and have a majority of the voters among them;
 // 0: there is none.
 func (p *play) connected() uint {
-	var voters, best uint
-	for _, v := range p.Voters() {
-		voters |= 1 << v
-	}
+	var best uint
 	reach := make([]uint, p.Hosts)
 	for a := range reach {
 		for b := range reach {
-			if p.Alive(a) && !p.Left(a) && p.Passes(a, b) && p.Passes(b, a) {
+			if !p.Left(a) && !p.Host(a).Hangs() && p.Passes(a, b) && p.Passes(b, a) {
 				reach[a] |= 1 << b
 			}
 		}
 	}
 	for set := range uint(1) << p.Hosts {
-		if bits.OnesCount(set) > bits.OnesCount(best) && 2*bits.OnesCount(set&voters) > bits.OnesCount(voters) && clique(reach, set) {
+		if bits.OnesCount(set) > bits.OnesCount(best) && clique(reach, set) && p.Majority(func(host int) bool { return set>>host&1 == 1 }) {
 			best = set
 		}
 	}
@@ -99,7 +96,9 @@ func (p *play) serve(bound time.Duration) error {
 		}
 	}
 	if !enough() && !p.Spent() {
-		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", errStuck, p.connected(), p.Voters(), p.View().Members, served, p.Settled(nil))
+		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", errStuck, p.connected(), p.votes(), p.View().Members, served, p.Settled(nil))
 	}
 	return nil
 }
+
+func (p *play) votes() []int { hosts, _ := p.Voters(); return hosts }

@@ -9,7 +9,6 @@ import (
 // smaller one in the view: the larger one takes over.
 func TestLinksBreakOneByOne(t *testing.T) {
 	s := &Scenario{Mode: Liveness, Hosts: 6, Members: 6, K: 3, Base: time.Millisecond, End: 16 * time.Second}
-	s.Ops = []Op{{At: 1500 * time.Millisecond, Kind: OpElect, Host: 0}}
 	for i, host := range []int{3, 4, 5} {
 		at := time.Duration(2+4*i) * time.Second
 		s.Ops = append(s.Ops, Op{At: at, Kind: OpCut, From: 0b110, To: 1 << host}, Op{At: at, Kind: OpCut, From: 1 << host, To: 0b110})
@@ -24,7 +23,6 @@ func TestLinksBreakOneByOne(t *testing.T) {
 func TestLeaderOpensNone(t *testing.T) {
 	s := &Scenario{Mode: Liveness, Hosts: 5, Members: 5, K: 3, Base: time.Millisecond, End: 12 * time.Second}
 	s.Ops = []Op{
-		{At: 1500 * time.Millisecond, Kind: OpElect, Host: 0},
 		{At: 4 * time.Second, Kind: OpBar, From: 0b1, To: 0b11111},
 	}
 	for _, host := range []int{3, 4} {

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	terms "github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 )
@@ -53,7 +52,7 @@ var slack = 0
 
 // Run plays the scenario and returns what is wrong, or nil. The trace may be nil.
 func Run(s *Scenario, trace io.Writer) (res Result, err error) {
-	p := &play{Scenario: s, slow: make(map[[2]int]time.Duration)}
+	p := &play{Scenario: s, slow: make(map[[2]int]time.Duration), three: make(map[int]int)}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v\n%s", errPanic, r, debug.Stack())
@@ -63,8 +62,7 @@ func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 	p.Cluster = cluster.New(cluster.Config{
 		Seed: s.Seed, Hosts: s.Hosts, Members: s.Members, K: s.K, Early: s.Early,
 		Network: delay, Ask: 4 * time.Duration(s.Members) * delay.Mean(),
-		// The bound is for connections that take time to close; here they take none.
-		Terms:   terms.Terms{Lease: lease},
+		Lease: lease, Memory: s.Memory, Write: s.Write,
 		Tickets: s.Tickets, Slack: slack, Trace: trace, Due: p.due,
 	})
 	p.Watch(func(to int, kind string) { p.triggered(to, kind, false) }, func(to int, kind string) { p.triggered(to, kind, true) })
@@ -72,7 +70,7 @@ func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 		p.At(s.Ops[i].At, uint64(i))
 	}
 	err = p.play()
-	res = Result{Served: p.Served(), Events: p.Events(), Epochs: p.View().Epoch}
+	res = Result{Served: p.Served(), Events: p.Events(), Epochs: p.Pool().Epoch}
 	res.Most, res.Apart = p.Most()
 	return res, err
 }
@@ -85,7 +83,10 @@ type play struct {
 	holders []*cluster.Holder
 	armed   []Op
 	checked time.Duration
-	slow    map[[2]int]time.Duration
+	// three is how many records a host had when three voted first: an older copy may be the only
+	// vote.
+	three map[int]int
+	slow  map[[2]int]time.Duration
 }
 
 const checkEvery = 20 * time.Millisecond
@@ -158,6 +159,7 @@ func (p *play) until(end time.Duration, enough func() bool) error {
 			continue
 		}
 		p.checked = p.Now()
+		p.note()
 		if w, whole := p.Whole(); whole {
 			if err := errors.Join(w.Check(), p.Held()); err != nil {
 				return fmt.Errorf("%w: %w", errInvariant, err)
@@ -168,6 +170,15 @@ func (p *play) until(end time.Duration, enough func() bool) error {
 		}
 	}
 	return p.Err()
+}
+
+// note notes how much each host had on disk when three voted first.
+func (p *play) note() {
+	for i := range p.Hosts {
+		if h := p.Host(i); p.three[i] == 0 && h.Core != nil && len(h.Core.Voters()) >= 3 {
+			p.three[i] = h.Records()
+		}
+	}
 }
 
 // hurry ends the delays with which leases do not hold, docs/guarantees.md: how long a line
@@ -188,6 +199,8 @@ func (p *play) heal() {
 	p.hurry()
 	for a := range p.Hosts {
 		p.Resume(a)
+		p.Host(a).CrashAt(0)
+		p.Host(a).Unhang()
 		for b := range p.Hosts {
 			if p.IsCut(a, b) {
 				p.Heal(a, b)
@@ -242,6 +255,10 @@ func (p *play) starving() error {
 
 // due lets an operation happen, or wait for its message.
 func (p *play) due(i uint64) {
+	if past := int(i) - len(p.Ops); past >= 0 {
+		p.follows(past/p.Hosts, past%p.Hosts)
+		return
+	}
 	switch o := p.Ops[i]; {
 	case o.At > p.End: // all is healed by then
 	case o.On != "":
@@ -270,12 +287,13 @@ func (p *play) do(o Op) {
 		p.asked = append(p.asked, p.Request(o.Host, o.Hold, o.Patience))
 	case OpTicket:
 		p.holders = append(p.holders, p.Ticket(o.Host, o.Patience, o.Hold))
-	case OpKill:
-		p.Kill(o.Host)
+	case OpKill, OpCrash, OpRestore, OpLeave:
+		p.end(o)
 	case OpStart:
-		p.Start(p.first(o.Host, func(host int) bool { return !p.Runs(host) }))
-	case OpLeave:
-		p.Leave(o.Host)
+		if o.K == 0 {
+			o.Host = p.first(o.Host, func(host int) bool { return !p.Runs(host) })
+		}
+		p.Start(o.Host)
 	case OpPause:
 		p.Pause(o.Host)
 	case OpResume:
@@ -292,7 +310,20 @@ func (p *play) do(o Op) {
 	case OpStep:
 		p.StepWall(o.Host, o.Hold)
 	case OpElect:
-		p.Elect(o.Host)
+		if l := p.Leads(); l >= 0 && !p.Paused(l) {
+			p.Pause(l)
+			p.later(o.Hold, resumes, l)
+		}
+	case OpDepose:
+		p.depose(o)
+	case OpWrite:
+		p.Host(o.Host).CrashAt(p.Host(o.Host).Writes() + o.K)
+	case OpHang:
+		p.Host(o.Host).Hang()
+	case OpUnhang:
+		p.Host(o.Host).Unhang()
+	case OpBreak:
+		p.Break(o.Host, int(o.To))
 	case OpSuspect:
 		p.Suspect(o.Host)
 	case OpRecover:

@@ -26,6 +26,8 @@ type Scenario struct {
 	K       int
 	Early   bool
 	Tickets bool // some are taken
+	Memory  bool // processes keep nothing
+	Write   time.Duration
 	// Delay is the network's: Base, and an exponential part.
 	Base, Extra time.Duration
 	Ops         []Op
@@ -51,10 +53,13 @@ func New(seed uint64, mode Mode) *Scenario {
 	s.Base = []time.Duration{200 * time.Microsecond, time.Millisecond, 20 * time.Millisecond}[r.IntN(3)]
 	s.Extra = []time.Duration{0, s.Base / 4, 3 * s.Base}[r.IntN(3)]
 	s.End = time.Duration(4+r.IntN(16)) * time.Second
+	s.Memory = r.IntN(4) == 0
+	s.Write = []time.Duration{500 * time.Microsecond, 5 * time.Millisecond, 40 * time.Millisecond}[r.IntN(3)]
 	g := generator{Scenario: s, r: r}
 	g.requests()
 	g.faults()
 	g.tickets(rand.New(rand.NewPCG(seed, 12)))
+	g.lastWrite(rand.New(rand.NewPCG(seed, 13)))
 	slices.SortStableFunc(s.Ops, func(a, b Op) int { return int(a.At - b.At) })
 	return s
 }
@@ -105,7 +110,7 @@ func (s *Scenario) WithHosts(n int) *Scenario {
 	keep := s.kept()
 	fewer.keep, fewer.Ops = nil, nil
 	for i, o := range s.Ops {
-		if o.Host < n && (o.Kind != OpSlow || int(o.To) < n) {
+		if o.Host < n && (o.Kind != OpSlow && o.Kind != OpBreak || int(o.To) < n) {
 			fewer.Ops = append(fewer.Ops, o)
 			fewer.keep = append(fewer.keep, keep[i])
 		}

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"github.com/kgate/kgate/lab/cluster"
+	"github.com/kgate/kgate/lab/hosts"
 )
 
 // kinds of failures: while shrinking, one must not turn into another.
-var kinds = []error{errInvariant, errStarved, errUnsettled, errPanic, cluster.ErrTooMany}
+var kinds = []error{errInvariant, errStarved, errUnsettled, errPanic, cluster.ErrTooMany, hosts.ErrAgreement}
 
 func sameKind(a, b error) bool {
 	if a == nil || b == nil {

@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 type linkID struct{ from, to int32 }
 
@@ -12,8 +9,7 @@ type link struct {
 	last  time.Duration // when the last message arrives
 	cut   bool
 	slow  time.Duration // more delay than the network's
-	holds func(message any) bool
-	queue []event // held back
+	queue []event       // held back
 }
 
 func (e *Engine) link(from, to int) *link {
@@ -40,7 +36,7 @@ func (e *Engine) held(ev event) bool {
 		return false
 	}
 	l := e.links[linkID{ev.from, ev.to}]
-	if l == nil || !l.cut && (l.holds == nil || !l.holds(ev.message)) {
+	if l == nil || !l.cut {
 		return false
 	}
 	if sender := &e.nodes[ev.from]; !sender.dead && sender.life == ev.sent {
@@ -63,16 +59,6 @@ func (e *Engine) Heal(from, to int) {
 	}
 }
 
-// Hold holds back what one node sends another and which is true of, from now on.
-// Nil lets it go on.
-func (e *Engine) Hold(from, to int, which func(message any) bool) {
-	e.ordered = true
-	l := e.link(from, to)
-	if l.holds = which; which == nil {
-		e.release(l)
-	}
-}
-
 // release sends what a link held back on its way again. It was due earlier than all
 // that is still under way; what the link still holds back it takes again.
 func (e *Engine) release(l *link) {
@@ -80,14 +66,6 @@ func (e *Engine) release(l *link) {
 	l.queue = nil
 	for _, ev := range held {
 		e.queue.push(e.now, ev)
-	}
-}
-
-// Withdraw forgets what is held back from one node to another, as far as drop says
-// so.
-func (e *Engine) Withdraw(from, to int, drop func(message any) bool) {
-	if l := e.links[linkID{int32(from), int32(to)}]; l != nil {
-		l.queue = slices.DeleteFunc(l.queue, func(ev event) bool { return drop(ev.message) })
 	}
 }
 
@@ -184,28 +162,3 @@ func (e *Engine) SetRate(n int, rate float64) {
 
 // StepWall sets a node's wall clock forward by d, or back.
 func (e *Engine) StepWall(n int, d time.Duration) { e.nodes[n].clock.step += d }
-
-// Pending calls visit for every message that is on its way to a living node, held
-// back, or waiting for a paused one.
-func (e *Engine) Pending(visit func(to, from int, message any)) {
-	each := func(ev event) {
-		if n := &e.nodes[max(ev.to, 0)]; ev.message != nil && !n.dead && n.life == ev.life {
-			visit(int(ev.to), int(ev.from), ev.message)
-		}
-	}
-	for _, k := range e.queue.keys {
-		each(e.queue.slots[k.slot])
-	}
-	for from := range e.nodes {
-		for _, ev := range e.nodes[from].asleep {
-			each(ev)
-		}
-		for to := range e.nodes {
-			if l := e.links[linkID{int32(from), int32(to)}]; l != nil {
-				for _, ev := range l.queue {
-					each(ev)
-				}
-			}
-		}
-	}
-}

@@ -15,24 +15,42 @@ import (
 
 	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/http1/adapt"
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// answer is the answer to a request of HTTP/1, as net/http's handlers write one, but that the names
-// of its trailer all begin with http.TrailerPrefix. What it adds to the handler's fields is a date,
-// the framing, and whether the connection ends.
+// Answer is what a handler writes the answer to a request of HTTP/1 to. A handler that knows it need
+// not go through net/http's headers.
+type Answer interface {
+	http.ResponseWriter
+	// Given returns what somebody has put into Header; nil: nothing.
+	Given() http.Header
+	// WriteHead is WriteHeader with these fields, and none of Header's.
+	WriteHead(status int, fields http1.Fields)
+	// Reuse says that nobody uses the request when the handler has returned, nor anything of it,
+	// nor its context: another request may have its place.
+	Reuse()
+}
+
+// answer is an Answer. What it adds to the handler's fields is a date, the framing, and whether the
+// connection ends. The names of its trailer all begin with http.TrailerPrefix.
 //
 // A body of unknown length that is shorter than mostPending, and whole when the handler returns, gets
 // its length. Another is sent in chunks.
 type answer struct {
 	client  *client
 	conn    *Conn
-	request *http.Request
+	request http1.Request
 	ctx     requestContext
 	body    requestBody
-	header  http.Header
+	header  http.Header // nil until somebody asks
 
-	// mu guards what follows: who reads the body may say 100 Continue meanwhile.
-	mu        sync.Mutex
+	// mu guards progress: who reads the body may say 100 Continue meanwhile.
+	mu sync.Mutex
+	progress
+}
+
+// progress is how far an answer has come.
+type progress struct {
 	out       *[]byte // lent; what has not been written
 	status    int     // of the final head; 0: none yet
 	keep      string  // what its Connection says, but for close
@@ -40,6 +58,7 @@ type answer struct {
 	committed bool    // the final head is in out, or written
 	last      bool    // the connection ends behind it
 	hijacked  bool
+	unused    bool // see Reuse
 	framing   http1.Framing
 	sized     bool
 	length    int64  // that the handler has announced, if sized
@@ -49,9 +68,9 @@ type answer struct {
 }
 
 var (
-	_ http.ResponseWriter = (*answer)(nil)
-	_ http.Hijacker       = (*answer)(nil)
-	_ io.ReaderFrom       = (*answer)(nil)
+	_ Answer        = (*answer)(nil)
+	_ http.Hijacker = (*answer)(nil)
+	_ io.ReaderFrom = (*answer)(nil)
 )
 
 const (
@@ -78,7 +97,12 @@ func giveOut(b *[]byte) {
 }
 
 // Header implements http.ResponseWriter.
-func (w *answer) Header() http.Header { return w.header }
+func (w *answer) Header() http.Header {
+	if w.header == nil {
+		w.header = make(http.Header)
+	}
+	return w.header
+}
 
 // SetReadDeadline is for http.ResponseController.
 func (w *answer) SetReadDeadline(t time.Time) error { return w.conn.SetReadDeadline(t) }
@@ -86,22 +110,30 @@ func (w *answer) SetReadDeadline(t time.Time) error { return w.conn.SetReadDeadl
 // SetWriteDeadline is for http.ResponseController.
 func (w *answer) SetWriteDeadline(t time.Time) error { return w.conn.SetWriteDeadline(t) }
 
+// Given implements Answer.
+func (w *answer) Given() http.Header { return w.header }
+
+// Reuse implements Answer.
+func (w *answer) Reuse() { w.unused = true }
+
 // WriteHeader implements http.ResponseWriter.
-func (w *answer) WriteHeader(status int) {
+func (w *answer) WriteHeader(status int) { w.WriteHead(status, adapt.Fields(w.header)) }
+
+// WriteHead implements Answer.
+func (w *answer) WriteHead(status int, fields http1.Fields) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.writeHeader(status)
+	w.writeHead(status, fields)
 }
 
-func (w *answer) writeHeader(status int) {
+func (w *answer) writeHead(status int, fields http1.Fields) {
 	if w.status != 0 || w.hijacked {
 		return
 	}
 	out := w.buffer()
 	if status < 200 && status != http.StatusSwitchingProtocols {
 		var err error
-		*out = http1.AppendStatusLine(*out, status)
-		if *out, w.client.names, err = adapt.AppendHeader(*out, w.header, isFraming, w.client.names); err != nil {
+		if *out, err = fields.AppendTo(http1.AppendStatusLine(*out, status), isFraming); err != nil {
 			*out = (*out)[:0] // it is left out
 			return
 		}
@@ -110,15 +142,15 @@ func (w *answer) writeHeader(status int) {
 		return
 	}
 	w.status = status
-	w.announced()
+	w.announced(fields)
 	var err error
-	*out = http1.AppendStatusLine(*out, status)
-	if *out, w.client.names, err = adapt.AppendHeader(*out, w.header, w.isNotHead, w.client.names); err != nil {
+	if *out, err = fields.AppendTo(http1.AppendStatusLine(*out, status), w.isNotHead); err != nil {
 		w.client.server.cfg.Logger.Error("an answer has a field that cannot be written", slog.Any("error", err))
 		w.status, w.last, w.sized, w.length = http.StatusInternalServerError, true, true, 0
 		*out = http1.AppendStatusLine((*out)[:0], w.status)
+		fields = nil
 	}
-	if _, ok := w.header["Date"]; !ok {
+	if !fields.Has(http1.Date) {
 		*out = http1.AppendDate(*out, time.Now())
 	}
 	if w.sized || !w.mayHaveBody() {
@@ -127,34 +159,47 @@ func (w *answer) writeHeader(status int) {
 }
 
 // isFraming reports whether a field is the connection's, not the handler's.
-func isFraming(name string) bool {
-	return name == "Connection" || name == "Content-Length" || name == "Transfer-Encoding"
+func isFraming(f *http1.Field) bool {
+	return f.ID == http1.Connection || f.ID == http1.ContentLength || f.ID == http1.TransferEncoding
 }
 
 // isNotHead reports whether a field of the handler's is not written as it is.
-func (w *answer) isNotHead(name string) bool {
-	return isFraming(name) || strings.HasPrefix(name, http.TrailerPrefix) || w.status == http.StatusNotModified && name == "Content-Type"
+func (w *answer) isNotHead(f *http1.Field) bool {
+	return isFraming(f) || f.ID == http1.Other && strings.HasPrefix(f.Name, http.TrailerPrefix) ||
+		f.ID == http1.ContentType && w.status == http.StatusNotModified
 }
 
 // announced reads what the handler says of the connection, the length and the trailer.
-func (w *answer) announced() {
-	for _, v := range w.header["Connection"] {
-		for token := range strings.SplitSeq(v, ",") {
-			switch token = strings.TrimSpace(token); {
-			case strings.EqualFold(token, "close"):
-				w.last = true
-			case token != "" && w.keep == "":
-				w.keep = token
-			case token != "":
-				w.keep += ", " + token
+func (w *answer) announced(fields http1.Fields) {
+	for i := range fields {
+		switch f := &fields[i]; f.ID {
+		case http1.Connection:
+			w.readConnection(f.Value)
+		case http1.ContentLength:
+			if w.sized || w.status == http.StatusNoContent || w.status == http.StatusNotModified {
+				continue
 			}
+			n, err := strconv.ParseInt(f.Value, 10, 64)
+			w.sized, w.length = err == nil && n >= 0, n
+		case http1.Trailer:
+			w.announces = true
+		default:
 		}
 	}
-	if v := w.header["Content-Length"]; len(v) > 0 && w.status != http.StatusNoContent && w.status != http.StatusNotModified {
-		n, err := strconv.ParseInt(v[0], 10, 64)
-		w.sized, w.length = err == nil && n >= 0, n
+}
+
+// readConnection reads what a line of Connection says.
+func (w *answer) readConnection(line string) {
+	for token := range strings.SplitSeq(line, ",") {
+		switch token = strings.TrimSpace(token); {
+		case strings.EqualFold(token, "close"):
+			w.last = true
+		case token != "" && w.keep == "":
+			w.keep = token
+		case token != "":
+			w.keep += ", " + token
+		}
 	}
-	w.announces = len(w.header["Trailer"]) > 0
 }
 
 func (w *answer) mayHaveBody() bool {
@@ -171,7 +216,7 @@ func (w *answer) commit(whole bool) {
 	case whole && !w.announces && (w.request.Method != http.MethodHead || w.written > 0):
 		w.framing = http1.Framing{Kind: http1.Length, Sized: true, Length: w.written}
 	case w.request.Method == http.MethodHead:
-	case w.request.ProtoMinor > 0:
+	case w.request.Minor > 0:
 		w.framing = http1.Framing{Kind: http1.Chunked}
 	default:
 		w.framing = http1.Framing{Kind: http1.UntilClose}
@@ -198,16 +243,19 @@ func (w *answer) commit(whole bool) {
 // mustEnd reports whether no other request may follow.
 func (w *answer) mustEnd() bool {
 	switch c := w.conn; {
-	case w.request.Close, w.request.ProtoMinor == 0, w.framing.Kind == http1.UntilClose:
+	case w.request.Close, w.request.Minor == 0, w.framing.Kind == http1.UntilClose:
 		return true
 	case !w.body.ended.Load():
 		return true // who knows when it ends
 	case c.IsWanted():
 		return true // one that is kept would have to make room
-	default: // the next request goes to another gateway, unless it is there already
-		return c.Ends() && w.client.in.Len() == 0
+	default: // the next request goes to another gateway, unless it is here already
+		return (c.Ends() || c.endsSoon.Load()) && !w.isFollowed()
 	}
 }
+
+// isFollowed reports whether something of another request has come.
+func (w *answer) isFollowed() bool { return w.client.in.Len() > 0 || tcpstate.HasUnread(w.conn.raw) }
 
 // buffer returns what is to be written.
 func (w *answer) buffer() *[]byte {
@@ -276,7 +324,7 @@ func (w *answer) Write(p []byte) (int, error) {
 	if w.hijacked {
 		return 0, http.ErrHijacked
 	}
-	w.writeHeader(http.StatusOK)
+	w.writeOK()
 	switch {
 	case len(p) == 0:
 		return 0, w.err
@@ -306,7 +354,7 @@ func (w *answer) FlushError() error {
 	if w.hijacked {
 		return http.ErrHijacked
 	}
-	w.writeHeader(http.StatusOK)
+	w.writeOK()
 	if !w.committed {
 		w.commit(false)
 	}
@@ -320,7 +368,7 @@ func (w *answer) Flush() { _ = w.FlushError() }
 // ReadFrom implements io.ReaderFrom: a body of known length goes from socket to socket.
 func (w *answer) ReadFrom(r io.Reader) (int64, error) {
 	w.mu.Lock()
-	w.writeHeader(http.StatusOK)
+	w.writeOK()
 	if !w.sized || w.conn.tls != nil || !w.mayHaveBody() || w.request.Method == http.MethodHead || w.hijacked {
 		w.mu.Unlock()
 		return io.Copy(struct{ io.Writer }{w}, r)
@@ -337,6 +385,11 @@ func (w *answer) ReadFrom(r io.Reader) (int64, error) {
 	w.written += n
 	return n, err
 }
+
+// gotTrailer notes what came behind the request's body.
+func (w *answer) gotTrailer(fields http1.Fields) { w.request.Trailer = fields }
+
+func (w *answer) connection() *Conn { return w.conn }
 
 // sayContinue tells the client to send its body, unless it has an answer.
 func (w *answer) sayContinue() {
@@ -376,7 +429,7 @@ func (w *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *answer) finish() (again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.writeHeader(http.StatusOK)
+	w.writeOK()
 	if !w.committed {
 		w.commit(true)
 	}
@@ -388,6 +441,13 @@ func (w *answer) finish() (again bool) {
 	}
 	w.flush()
 	return !w.last && w.err == nil
+}
+
+// writeOK writes the head that a handler has not.
+func (w *answer) writeOK() {
+	if w.status == 0 {
+		w.writeHead(http.StatusOK, adapt.Fields(w.header))
+	}
 }
 
 // endChunks writes the last chunk, and the trailer that the handler has set.
@@ -402,17 +462,32 @@ func (w *answer) endChunks() {
 	from := len(*out)
 	*out = append(*out, http1.LastChunk...)
 	var err error
-	if *out, w.client.names, err = adapt.AppendHeader(*out, trailer, isFraming, w.client.names); err != nil {
+	if *out, err = adapt.Fields(trailer).AppendTo(*out, isFraming); err != nil {
 		*out = append((*out)[:from], http1.LastChunk...)
 		w.last = true
 	}
 	*out = append(*out, "\r\n"...)
 }
 
-// release gives the buffers back.
-func (w *answer) release() {
+// release gives back what was lent: after a whole request also w, if nobody uses it.
+func (w *answer) release(whole bool) {
 	if w.out != nil {
 		giveOut(w.out)
 		w.out = nil
 	}
+	if w.unused && whole && !w.hijacked {
+		w.client, w.conn, w.ctx, w.body, w.header, w.progress = nil, nil, requestContext{}, requestBody{}, nil, progress{}
+		answers.Put(w)
+	}
+}
+
+// answers are those that may be used again.
+var answers = sync.Pool{New: func() any { return new(answer) }}
+
+func newAnswer(cl *client) *answer {
+	w := answers.Get().(*answer)
+	w.client, w.conn = cl, cl.conn
+	w.ctx.conn, w.ctx.base = cl.conn, cl.server.base
+	w.body.answer = w
+	return w
 }

@@ -3,23 +3,18 @@ package downstream
 import (
 	"errors"
 	"io"
-	"maps"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
 
 	"github.com/kgate/kgate/proxy/http1"
-	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // requestBody is the body of a request of HTTP/1. Nothing of it is read before somebody asks, nor
 // is the client told to go on.
 type requestBody struct {
-	conn    *Conn
-	request *http.Request // whose Trailer is filled in
-	answer  continuer
-	closed  atomic.Bool
+	answer owner // to the request
+	closed atomic.Bool
 
 	mu      sync.Mutex // held while it is read
 	body    http1.Body
@@ -27,8 +22,12 @@ type requestBody struct {
 	ended   atomic.Bool
 }
 
-// continuer tells the client to send its body.
-type continuer interface{ sayContinue() }
+// owner is the answer to the request that the body is of.
+type owner interface {
+	sayContinue()
+	gotTrailer(fields http1.Fields)
+	connection() *Conn
+}
 
 var errBodyClosed = errors.New("downstream: the body was read after its request had ended")
 
@@ -47,25 +46,14 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	switch rule := http1.Rule(0); {
 	case err == nil, errors.As(err, &rule), errors.Is(err, os.ErrDeadlineExceeded):
 	case !errors.Is(err, io.EOF):
-		b.conn.on(gotEnd)
+		b.answer.connection().on(gotEnd)
 	case !b.ended.Load():
 		b.ended.Store(true)
-		b.fillTrailer()
+		if trailer := b.body.Trailer(); trailer != nil {
+			b.answer.gotTrailer(trailer.AppendFields(nil, trailer.Text()))
+		}
 	}
 	return n, err
-}
-
-// fillTrailer puts the fields behind the last chunk where net/http has them.
-func (b *requestBody) fillTrailer() {
-	trailer := b.body.Trailer()
-	if trailer == nil {
-		return
-	}
-	r := b.request
-	if r.Trailer == nil {
-		r.Trailer = make(http.Header)
-	}
-	maps.Copy(r.Trailer, adapt.Header(trailer))
 }
 
 // Close implements io.Closer. What has not been read is the connection's to drop. It does not wait
@@ -79,7 +67,7 @@ func (b *requestBody) Close() error {
 // come to its end.
 func (b *requestBody) finish() bool {
 	if b.closed.Store(true); !b.mu.TryLock() {
-		_ = b.conn.SetReadDeadline(longAgo)
+		_ = b.answer.connection().SetReadDeadline(longAgo)
 		b.mu.Lock()
 	}
 	defer b.mu.Unlock()

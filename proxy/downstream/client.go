@@ -39,24 +39,36 @@ type client struct {
 	limits http1.Limits
 	in     http1.Input
 	head   http1.Head
-	remote string   // the client's address
-	names  []string // for sorting
+	remote string // the client's address
+}
+
+// serveTLS serves a connection over TLS.
+func (s *Server) serveTLS(c *Conn) {
+	s.begin(c)
+	if !c.shakeHands(s) {
+		_ = c.Close()
+		return
+	}
+	go s.serveClient(c) // one that waits would keep the stack that the handshake needs
+}
+
+// begin has a connection end with the server, and bounds the time for its first head.
+func (s *Server) begin(c *Conn) {
+	c.endWith(s)
+	_ = c.SetReadDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
 }
 
 // serveClient serves a connection until it ends, or goes on in another protocol.
 func (s *Server) serveClient(c *Conn) {
-	c.endWith(s)
-	_ = c.SetReadDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
-	if !c.shakeHands(s) {
-		_ = c.Close()
-		return
+	if c.tls == nil {
+		s.begin(c)
 	}
 	cl := &client{server: s, conn: c, limits: http1.Limits{Bytes: s.cfg.MaxHeaderBytes, Fields: mostFields}}
 	cl.in.Reset((*heard)(c), s.cfg.MaxHeaderBytes)
 	if !s.cfg.OnlyHTTP1 {
 		switch is, ok := cl.speaksHTTP2(); {
 		case !ok:
-			_ = c.over.Close()
+			c.hangUp()
 			return
 		case is:
 			said := string(cl.in.Buffered())
@@ -69,7 +81,7 @@ func (s *Server) serveClient(c *Conn) {
 	for cl.next() {
 	}
 	if !c.is(tunnel) {
-		_ = c.over.Close()
+		c.hangUp()
 	}
 }
 
@@ -108,20 +120,20 @@ func (cl *client) next() bool {
 		cl.refuse(rule.Status(), rule.Text())
 		return false
 	}
-	r, err := adapt.Request(&cl.head, framing)
-	if err != nil {
+	w := newAnswer(cl)
+	if err := w.request.Fill(&cl.head, framing); err != nil {
 		cl.refuse(http.StatusBadRequest, "the target cannot be read")
 		return false
 	}
-	expects := cl.head.HasToken(http1.Expect, "100-continue") && r.ProtoMinor > 0
-	if len(r.Header["Expect"]) > 0 && !expects && r.ProtoMinor > 0 {
+	expects := cl.head.HasToken(http1.Expect, "100-continue") && cl.head.Minor() > 0
+	if cl.head.Find(http1.Expect) >= 0 && !expects && cl.head.Minor() > 0 {
 		cl.refuse(http.StatusExpectationFailed, "the expectation cannot be met")
 		return false
 	}
 	cl.in.Discard(n)
 	cl.in.Release()
 	cl.head.Reset()
-	return cl.serve(r, framing, expects)
+	return cl.serve(w, framing, expects)
 }
 
 // readHead reads until a whole head is there, and returns its length; 0: there is none. The error
@@ -185,7 +197,7 @@ func (cl *client) makeRoom() (ends, came bool) {
 
 // refuse answers what is no request that the handler could judge.
 func (cl *client) refuse(status int, text string) {
-	a := http1.Answer{Status: status, Body: []byte(text + "\n"), Close: true, Fields: []http1.Field{{Name: "Content-Type", Value: "text/plain; charset=utf-8"}}}
+	a := http1.Answer{Status: status, Body: []byte(text + "\n"), Close: true, Fields: http1.Fields{{Name: "Content-Type", Value: "text/plain; charset=utf-8"}}}
 	out, err := a.Append(nil, time.Now())
 	if err != nil {
 		return
@@ -199,17 +211,12 @@ func (cl *client) refuse(status int, text string) {
 }
 
 // serve has the handler answer a request, and reports whether another one may follow.
-func (cl *client) serve(r *http.Request, framing http1.Framing, expects bool) bool {
-	c, cfg := cl.conn, &cl.server.cfg
+func (cl *client) serve(w *answer, framing http1.Framing, expects bool) bool {
+	c, cfg, r := cl.conn, &cl.server.cfg, &w.request
 	if cl.remote == "" {
 		cl.remote = c.RemoteAddr().String()
 	}
-	w := &answer{client: cl, conn: c, header: make(http.Header)}
-	w.ctx.conn, w.ctx.base = c, cl.server.base
-	r = r.WithContext(&w.ctx)
-	r.RemoteAddr = cl.remote
-	w.request = r
-	w.body.conn, w.body.request, w.body.answer = c, r, w
+	r.Remote, r.Secure = cl.remote, c.tls != nil
 	if framing.Kind == http1.None {
 		w.body.ended.Store(true)
 	} else {
@@ -222,7 +229,7 @@ func (cl *client) serve(r *http.Request, framing http1.Framing, expects bool) bo
 	whole := cl.handle(w)
 	c.end()
 	w.ctx.end()
-	defer w.release()
+	defer w.release(whole)
 	if w.hijacked {
 		return false
 	}
@@ -245,7 +252,7 @@ func (cl *client) serve(r *http.Request, framing http1.Framing, expects bool) bo
 	case c.on(isLast) != drain:
 	case !read:
 		cl.drain(LingerTimeout)
-	case !r.Close || cl.in.Len() > 0 || tcpstate.HasUnread(c.raw):
+	case !r.Close || w.isFollowed():
 		cl.drain(partingTime)
 	}
 	return false
@@ -267,8 +274,22 @@ func (cl *client) handle(w *answer) (whole bool) {
 			cl.server.cfg.Logger.Error("panic while serving a request", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	cl.server.cfg.Handler.ServeHTTP(w, w.request)
+	if direct := cl.server.direct; direct != nil {
+		direct.ServeRequest(&w.ctx, w, &w.request)
+	} else {
+		cl.handOver(w)
+	}
 	return true
+}
+
+// handOver calls a handler of net/http's.
+func (cl *client) handOver(w *answer) {
+	var state *tls.ConnectionState
+	if cl.conn.tls != nil {
+		s := cl.conn.tls.ConnectionState()
+		state = &s
+	}
+	cl.server.cfg.Handler.ServeHTTP(w, adapt.ToHTTP(&w.ctx, &w.request, state))
 }
 
 // drain reads and drops what the client still sends: a connection that is closed with unread bytes
@@ -279,14 +300,14 @@ func (cl *client) drain(within time.Duration) {
 		return
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(within))
-	if c.tls != nil {
+	if c.parts.Store(true); c.tls != nil {
 		_ = c.tls.CloseWrite()
 	}
 	_ = tcpstate.CloseWrite(c.raw)
 	cl.in.Discard(cl.in.Len())
 	cl.in.Release()
 	_, _ = c.SetReadDeadline(time.Now().Add(within)), c.reads.Settle(c.Conn)
-	c.listener.limiter.isDrained(&c.entry) // from now on it may be asked to leave, which ends the copy
+	c.listener.limiter.becomes(&c.entry, drained) // from now on it may be asked to leave, which ends the copy
 	_, err := io.Copy(io.Discard, c.raw)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.on(timedOut)
@@ -296,15 +317,10 @@ func (cl *client) drain(within time.Duration) {
 // shakeHands is TLS's beginning, within the time for a request's head. It reports whether the
 // connection may go on.
 func (c *Conn) shakeHands(s *Server) bool {
-	if c.tls == nil {
-		return true
-	}
 	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
 	err := c.tls.HandshakeContext(s.base)
 	if err == nil {
-		state := c.tls.ConnectionState()
-		c.tlsState = &state
 		return true
 	}
 	if header := (tls.RecordHeaderError{}); errors.As(err, &header) && header.Conn != nil && looksLikeHTTP(header.RecordHeader) {

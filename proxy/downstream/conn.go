@@ -26,7 +26,6 @@ type Conn struct {
 	token    uint64                 // under which the watch knows it
 	over     net.Conn               // what HTTP is spoken over: tls, or the connection itself
 	tls      *tls.Conn              // nil: it is in the clear
-	tlsState *tls.ConnectionState   // after the handshake
 	http2    atomic.Pointer[h2Conn] // nil: it speaks something else
 	unbind   func() bool            // it ends with the server no more
 	reads    deadline.Reader
@@ -34,7 +33,12 @@ type Conn struct {
 	writing  atomic.Bool // a Write waits for the client, or is under way
 	stalled  atomic.Bool // a Write was given up: the client does not read
 	closing  atomic.Bool // Close waits for the client to have all that was written
+	endsSoon atomic.Bool // EndSoon was called
+	parts    atomic.Bool // TLS says goodbye: nothing is written for longer than partingTime
 	inRecord bool        // the reader has bytes of which TLS has said nothing yet
+
+	// Memo is the handler's, for who serves a request of HTTP/1.
+	Memo any
 
 	mu      sync.Mutex
 	state   state
@@ -57,17 +61,18 @@ type Watcher interface {
 // NetConn returns the connection as it was accepted, for package tcpstate.
 func (c *Conn) NetConn() net.Conn { return c.raw }
 
-// TLS describes the TLS above the connection; nil if it is in the clear. It is known once
-// a request has come.
-func (c *Conn) TLS() *tls.ConnectionState {
-	return c.tlsState
-}
+// IsTLS reports whether the connection is not in the clear.
+func (c *Conn) IsTLS() bool { return c.tls != nil }
 
 // IsWanted reports whether another client waits for the connection to end.
 func (c *Conn) IsWanted() bool { return c != nil && c.listener.limiter.isFull() }
 
 // Ends reports whether the server ends: the connection's next answer is its last.
 func (c *Conn) Ends() bool { return c != nil && c.listener.limiter.ending.Load() }
+
+// EndSoon makes the connection end when it has answered every request that has come: the last of
+// the answers says so. It is for HTTP/1.
+func (c *Conn) EndSoon() { c.endsSoon.Store(true) }
 
 // TellsAcked reports whether the kernel tells what the client has acknowledged.
 func (c *Conn) TellsAcked() bool { return c.acks }
@@ -96,8 +101,16 @@ func (c *Conn) Direct() (from io.Reader, to net.Conn) {
 // SetReadDeadline implements net.Conn.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.reads.Set(c.Conn, t) }
 
-// SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.writes.Set(c.Conn, t) }
+// SetWriteDeadline implements net.Conn. Crypto/tls gives its goodbye 5 s of its own, for which a client
+// that does not read would keep its place.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	if c.parts.Load() {
+		if latest := time.Now().Add(partingTime); t.IsZero() || t.After(latest) {
+			t = latest
+		}
+	}
+	return c.writes.Set(c.Conn, t)
+}
 
 // SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error {
@@ -115,12 +128,18 @@ func (c *Conn) Close() error {
 	switch {
 	case c.closing.Load():
 		return nil
-	case c.entry.kept.Load() && !c.entry.fresh.Load() && !c.stalled.Load() && !tcpstate.IsDelivered(c.raw) && c.closing.CompareAndSwap(false, true):
-		c.listener.limiter.serves(&c.entry) // another one can make room sooner
+	case c.listener.limiter.is(&c.entry, idle) && !c.stalled.Load() && !tcpstate.IsDelivered(c.raw) && c.closing.CompareAndSwap(false, true):
+		c.listener.limiter.becomes(&c.entry, busy) // another one can make room sooner
 		go c.deliver()
 		return nil
 	}
 	return c.close()
+}
+
+// hangUp closes the connection, after TLS's goodbye.
+func (c *Conn) hangUp() {
+	c.parts.Store(true)
+	_ = c.over.Close()
 }
 
 // close closes the connection now.
@@ -302,9 +321,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// noteStall notes whether a write failed because the client does not read.
+// noteStall notes whether a write failed because the client does not read. It may still read what was
+// written before TLS's goodbye.
 func (c *Conn) noteStall(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.parts.Load() {
 		c.stalled.Store(true)
 	}
 }
@@ -385,16 +405,8 @@ func (c *Conn) on(e event) effect {
 		c.tellLocked(was)
 	}
 	c.mu.Unlock()
-	limits := c.listener.limiter
-	switch {
-	case was == t.to:
-	case t.to == isIdle:
-		limits.waits(&c.entry)
-	case t.to == waiting:
-		limits.serves(&c.entry)
-	case was == isIdle && t.to == inHead:
-		limits.begins(&c.entry)
-	default:
+	if now := roles[t.to]; now != roles[was] && e != isSwitched { // HTTP/2 has its own
+		c.listener.limiter.becomes(&c.entry, now)
 	}
 	return t.do
 }

@@ -1,10 +1,11 @@
 package downstream
 
 import (
-	"net/http"
+	"context"
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -31,11 +32,11 @@ const disconnectPoll = 250 * time.Millisecond
 // read yet: the one case in which net/http does not notice. It asks only about
 // connections of a server with [ConnContext] that is no [Server]. The returned function
 // ends it; it must be called. It may be called twice. Afterwards w is not told any more.
-func PollDisconnect(r *http.Request, w Watcher) (stop func()) {
-	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
+func PollDisconnect(ctx context.Context, r *http1.Request, w Watcher) (stop func()) {
+	if r.Major != 1 || r.Body == nil {
 		return func() {}
 	}
-	conn := foreignConn(r.Context())
+	conn := foreignConn(ctx)
 	if conn == nil {
 		return func() {}
 	}

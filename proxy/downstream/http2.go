@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/proxy/tcpstate"
@@ -32,6 +33,7 @@ type h2Conn struct {
 	said     string // by the client, that was read before
 	frames   frameTimer
 	server   *http.Server
+	kept     atomic.Bool // it has been idle: after the preface, for the first time
 }
 
 // serveHTTP2 has net/http serve a connection whose client has said this much. It has a server of its
@@ -81,12 +83,12 @@ func (s *single) Close() error   { return nil }
 // becomes is net/http's ConnState. A connection is active before it is idle for the first time,
 // when only the preface has come.
 func (h *h2Conn) becomes(_ net.Conn, state http.ConnState) {
-	c := h.client
+	e, limits := &h.client.entry, h.client.listener.limiter
 	switch {
-	case state == http.StateIdle:
-		c.listener.limiter.waits(&c.entry)
-	case state == http.StateActive && c.entry.kept.Load():
-		c.listener.limiter.serves(&c.entry)
+	case state == http.StateActive && h.kept.Load():
+		limits.becomes(e, busy)
+	case state == http.StateIdle && h.kept.Swap(true) && !limits.is(e, fresh):
+		limits.becomes(e, idle)
 	}
 }
 
@@ -112,7 +114,7 @@ func (h *h2Conn) leave() {
 	}
 	ctx, cancel := context.WithTimeout(c.listener.base, goodbyeTime)
 	defer cancel()
-	if _ = h.server.Shutdown(ctx); c.entry.kept.Load() { // else a request has come before
+	if _ = h.server.Shutdown(ctx); !c.listener.limiter.is(&c.entry, busy) { // else a request has come before
 		_ = h.Close()
 	}
 }

@@ -1,11 +1,9 @@
 package downstream
 
 import (
-	"container/list"
 	"context"
 	"log/slog"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,9 +25,9 @@ type limiter struct {
 	mu       sync.Mutex
 	changed  sync.Cond // somebody has left or become idle, or a listener is closed
 	open     int
-	fresh    newcomers   // of which the server waits for the first request, or the rest of one
-	idle     list.List   // of *entry, between two requests, the longest idle first
-	drained  list.List   // of *entry, whose last answer is out, the longest drained first
+	fresh    newcomers
+	idle     line        // the longest idle first
+	drained  line        // the longest drained first
 	leaving  int         // of open, those that have been asked to leave
 	sessions int         // TCP connections that the handler serves
 	ripens   *time.Timer // until the next one may be asked to leave; nil: nobody waits for that
@@ -57,20 +55,6 @@ const (
 type keeper interface {
 	askToLeave()
 	askToStay() // takes that back
-}
-
-// entry is a connection as the limiter knows it. limiter.mu guards its fields; fresh and kept may
-// be read without it.
-type entry struct {
-	conn    keeper
-	from    netip.Addr // who may have many connections; invalid: not known
-	gone    bool
-	fresh   atomic.Bool   // no request has come, or a part of one
-	kept    atomic.Bool   // it waits for a request, as net/http says
-	drains  bool          // its last answer is out: what comes is dropped
-	place   *list.Element // in limiter.fresh, idle or drained; nil: it has none
-	since   time.Time     // when it got it
-	leaving bool          // it has been asked to leave
 }
 
 func newLimiter(limit int, logger *slog.Logger) *limiter {
@@ -113,8 +97,7 @@ func (c *limiter) enter(e *entry, l *listener) {
 		c.waiting.Add(-1)
 	}
 	c.open++
-	e.fresh.Store(true)
-	c.waitsLocked(e)
+	c.becomesLocked(e, fresh)
 }
 
 // makeRoomLocked asks connections to leave, until as many are leaving as wait. If many are idle it
@@ -128,15 +111,15 @@ func (c *limiter) makeRoomLocked() {
 			if left > 0 && c.ripens == nil {
 				c.ripens = time.AfterFunc(left, c.ripened)
 			}
-			if c.leaving+c.idle.Len()+c.drained.Len() == 0 && !c.ending.Load() && c.once.First("full") {
+			if c.leaving+c.idle.n+c.drained.n == 0 && !c.ending.Load() && c.once.First("full") {
 				c.logger.Warn("as many connections are open as listen.max_connections allows: further clients wait",
 					slog.Int("connections", c.open))
 			}
 			return
 		}
 		enough := int(c.waiting.Load())
-		if !e.fresh.Load() && !e.drains {
-			enough += min(c.idle.Len()/oneIn, most)
+		if e.role == idle {
+			enough += min(c.idle.n/oneIn, most)
 		}
 		if c.leaving >= enough && !c.ending.Load() {
 			return
@@ -153,12 +136,9 @@ func (c *limiter) makeRoomLocked() {
 // none and is not the only such one of its address. There is none before its time; left is how long
 // that is, 0 if none will be.
 func (c *limiter) nextLocked() (next *entry, left time.Duration) {
-	var idle, drained, crowd *entry
-	if longest := c.idle.Front(); longest != nil {
-		idle = longest.Value.(*entry)
-	}
-	if longest := c.drained.Front(); longest != nil && !c.ending.Load() { // the end waits for those
-		drained = longest.Value.(*entry)
+	var drained, crowd *entry
+	if !c.ending.Load() { // the end waits for those
+		drained = c.drained.first
 	}
 	fresh, several := c.fresh.first()
 	if several {
@@ -172,7 +152,7 @@ func (c *limiter) nextLocked() (next *entry, left time.Duration) {
 	for _, is := range []struct {
 		e    *entry
 		free time.Duration // of leaving
-	}{{fresh, freshFor}, {drained, keptFor}, {idle, keptFor}, {crowd, keptFor}} {
+	}{{fresh, freshFor}, {drained, keptFor}, {c.idle.first, keptFor}, {crowd, keptFor}} {
 		if is.e == nil {
 			continue
 		}
@@ -208,52 +188,55 @@ func (c *limiter) leave(e *entry) {
 		return
 	}
 	e.gone = true
-	c.busyLocked(e)
+	c.becomesLocked(e, busy)
 	c.open--
 	c.changed.Broadcast()
 }
 
-// waitsLocked notes that the server waits for a request of the connection, from now on.
-func (c *limiter) waitsLocked(e *entry) {
-	e.since = time.Now()
-	if e.fresh.Load() {
-		c.fresh.add(e)
-	} else {
-		e.place = c.idle.PushBack(e)
+// becomes notes what a connection is from now on. If it has been asked to leave, it need not.
+func (c *limiter) becomes(e *entry, r role) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !e.gone {
+		c.becomesLocked(e, r)
 	}
-	if c.changed.Broadcast(); c.ending.Load() {
+}
+
+func (c *limiter) becomesLocked(e *entry, r role) {
+	c.outLocked(e)
+	e.role = r
+	switch r {
+	case busy:
+		return
+	case fresh:
+		e.since = time.Now()
+		c.fresh.add(e)
+	case idle:
+		e.since = time.Now()
+		c.idle.add(e)
+	case drained:
+		e.since = time.Now()
+		c.drained.add(e)
+	}
+	if c.changed.Broadcast(); c.ending.Load() && r != drained {
 		c.makeRoomLocked()
 	}
 }
 
-// outLocked notes that nobody waits for a request of the connection. If it has been asked to
-// leave, it need not.
+// outLocked takes a connection out of its line. If it has been asked to leave, it need not.
 func (c *limiter) outLocked(e *entry) {
 	switch {
-	case e.place == nil:
-	case e.fresh.Load():
+	case e.in == nil:
+	case e.role == fresh:
 		c.fresh.remove(e)
-	case e.drains:
-		c.drained.Remove(e.place)
 	default:
-		c.idle.Remove(e.place)
+		e.in.remove(e)
 	}
-	e.place = nil
 	if e.leaving {
 		e.leaving = false
 		c.leaving--
 		e.conn.askToStay()
 		c.changed.Broadcast()
-	}
-}
-
-// begins notes that a part of a request has come. The connection is as one that is new.
-func (c *limiter) begins(e *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.outLocked(e); !e.gone {
-		e.fresh.Store(true)
-		c.waitsLocked(e)
 	}
 }
 
@@ -263,58 +246,21 @@ func (c *limiter) stays(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.leaving {
-		c.outLocked(e)
-		c.waitsLocked(e)
+		c.becomesLocked(e, e.role)
 	}
 }
 
-// serves notes that a whole request has come.
-func (c *limiter) serves(e *entry) {
+// is reports whether a connection has this role.
+func (c *limiter) is(e *entry, r role) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busyLocked(e)
+	return e.role == r
 }
 
-// busyLocked notes that the connection has a request, or is closed.
-func (c *limiter) busyLocked(e *entry) {
-	c.outLocked(e)
-	e.kept.Store(false)
-	e.fresh.Store(false)
-}
-
-// isDrained notes that the last answer of the connection is out, and what comes is dropped.
-func (c *limiter) isDrained(e *entry) {
+// beginSession notes that the handler serves a TCP connection.
+func (c *limiter) beginSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busyLocked(e); e.gone {
-		return
-	}
-	e.drains, e.since = true, time.Now()
-	e.place = c.drained.PushBack(e)
-	c.changed.Broadcast()
-}
-
-// waits notes that the server has answered all requests of the connection, or has only the
-// preface of HTTP/2.
-func (c *limiter) waits(e *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e.gone {
-		return
-	}
-	e.kept.Store(true)
-	if !e.fresh.Load() {
-		c.outLocked(e)
-		c.waitsLocked(e)
-	}
-}
-
-// beginSession notes that the handler serves a TCP connection. Such a one needs no first
-// request.
-func (c *limiter) beginSession(e *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.busyLocked(e)
 	c.sessions++
 }
 

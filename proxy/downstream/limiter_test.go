@@ -33,8 +33,8 @@ func arrive(c *limiter) (*asked, <-chan struct{}) {
 func keep(c *limiter) *asked {
 	a, in := arrive(c)
 	<-in
-	c.serves(&a.entry)
-	c.waits(&a.entry)
+	c.becomes(&a.entry, busy)
+	c.becomes(&a.entry, idle)
 	return a
 }
 
@@ -66,7 +66,7 @@ func TestIdleMakeRoom(t *testing.T) {
 			t.Fatalf("entered: %v; asked to leave: %v, %v", isClosed(in), first.leave.Load(), second.leave.Load())
 		}
 		// Its request crosses.
-		c.serves(&first.entry)
+		c.becomes(&first.entry, busy)
 		if isClosed(in); first.leave.Load() || !second.leave.Load() {
 			t.Errorf("one has a request: asked to leave: %v, %v", first.leave.Load(), second.leave.Load())
 		}
@@ -124,12 +124,11 @@ func TestNewcomersMakeRoom(t *testing.T) {
 		const flood, honest = "192.0.2.1", "192.0.2.2"
 		c := newLimiter(6, slog.New(slog.DiscardHandler))
 		slow := newcomer(c, honest) // the oldest of all
-		c.waits(&slow.entry)        // only the preface of HTTP/2 has come
 		idle := keep(c)
-		c.serves(&newcomer(c, flood).entry)
+		c.becomes(&newcomer(c, flood).entry, busy)
 		half := keep(c) // after a request, the half of another
 		half.from = netip.MustParseAddr(flood)
-		c.begins(&half.entry)
+		c.becomes(&half.entry, fresh)
 		time.Sleep(time.Millisecond)
 		first := newcomer(c, flood)
 		time.Sleep(time.Millisecond)
@@ -142,7 +141,7 @@ func TestNewcomersMakeRoom(t *testing.T) {
 			}
 			c.leave(&want.entry)
 			<-in
-			c.serves(&next.entry)
+			c.becomes(&next.entry, busy)
 		}
 		_, in := arrive(c)
 		if time.Sleep(time.Hour); isClosed(in) {
@@ -171,11 +170,11 @@ func TestNewcomersHaveTime(t *testing.T) {
 		if time.Sleep(time.Nanosecond); isClosed(in) || first.leave.Load() || !idle.leave.Load() {
 			t.Error("the idle one is not asked")
 		}
-		c.serves(&idle.entry) // its request crosses
+		c.becomes(&idle.entry, busy) // its request crosses
 		if isClosed(in) || !first.leave.Load() {
 			t.Error("the new one is not asked")
 		}
-		c.serves(&first.entry) // its request, too
+		c.becomes(&first.entry, busy) // its request, too
 		if time.Sleep(freshFor - keptFor - 1); isClosed(in) || second.leave.Load() {
 			t.Error("the only one of its address is asked before its time")
 		}
@@ -192,20 +191,20 @@ func TestNewcomersHaveTime(t *testing.T) {
 func TestWindDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newLimiter(0, slog.New(slog.DiscardHandler))
-		fresh, idle, busy := newcomer(c, "192.0.2.1"), keep(c), keep(c)
-		c.serves(&busy.entry)
+		young, kept, used := newcomer(c, "192.0.2.1"), keep(c), keep(c)
+		c.becomes(&used.entry, busy)
 		time.Sleep(time.Millisecond)
 		c.windDown(lastRequestTime)
-		if time.Sleep(lastRequestTime - 2*time.Millisecond); fresh.leave.Load() || idle.leave.Load() {
+		if time.Sleep(lastRequestTime - 2*time.Millisecond); young.leave.Load() || kept.leave.Load() {
 			t.Error("it is asked to leave before its time")
 		}
 		time.Sleep(2 * time.Millisecond)
-		if synctest.Wait(); !fresh.leave.Load() || !idle.leave.Load() || busy.leave.Load() {
-			t.Errorf("asked to leave: %v, %v, %v", fresh.leave.Load(), idle.leave.Load(), busy.leave.Load())
+		if synctest.Wait(); !young.leave.Load() || !kept.leave.Load() || used.leave.Load() {
+			t.Errorf("asked to leave: %v, %v, %v", young.leave.Load(), kept.leave.Load(), used.leave.Load())
 		}
-		c.waits(&busy.entry)
+		c.becomes(&used.entry, idle)
 		time.Sleep(lastRequestTime)
-		if synctest.Wait(); !busy.leave.Load() {
+		if synctest.Wait(); !used.leave.Load() {
 			t.Error("it stays when it is idle again")
 		}
 	})

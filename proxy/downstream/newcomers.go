@@ -3,7 +3,6 @@ package downstream
 import (
 	"cmp"
 	"container/heap"
-	"container/list"
 	"net"
 	"net/netip"
 )
@@ -18,12 +17,9 @@ type newcomers struct {
 // origin is an address with newcomers.
 type origin struct {
 	addr  netip.Addr
-	conns list.List // of *entry, the oldest first
-	index int       // in newcomers.most
+	conns line
+	index int // in newcomers.most
 }
-
-// oldest returns the connection that has waited for longest.
-func (o *origin) oldest() *entry { return o.conns.Front().Value.(*entry) }
 
 // add takes in e, which is the youngest.
 func (n *newcomers) add(e *entry) {
@@ -34,17 +30,17 @@ func (n *newcomers) add(e *entry) {
 			n.origins = make(map[netip.Addr]*origin)
 		}
 		n.origins[e.from] = o
-		e.place = o.conns.PushBack(e)
+		o.conns.add(e)
 		heap.Push(&n.most, o)
 		return
 	}
-	e.place = o.conns.PushBack(e)
+	o.conns.add(e)
 	heap.Fix(&n.most, o.index)
 }
 
 func (n *newcomers) remove(e *entry) {
 	o := n.origins[e.from]
-	if o.conns.Remove(e.place); o.conns.Len() > 0 {
+	if o.conns.remove(e); o.conns.n > 0 {
 		heap.Fix(&n.most, o.index)
 		return
 	}
@@ -58,7 +54,7 @@ func (n *newcomers) first() (first *entry, several bool) {
 	if len(n.most) == 0 {
 		return nil, false
 	}
-	return n.most[0].oldest(), n.most[0].conns.Len() > 1
+	return n.most[0].conns.first, n.most[0].conns.n > 1
 }
 
 // origins is a heap: the address with most newcomers is first, and of several the one with the
@@ -70,10 +66,10 @@ var _ heap.Interface = (*origins)(nil)
 func (h origins) Len() int { return len(h) }
 
 func (h origins) Less(i, j int) bool {
-	if h[i].conns.Len() == 0 || h[j].conns.Len() == 0 { // the one that is about to go
-		return h[i].conns.Len() > h[j].conns.Len()
+	if h[i].conns.n == 0 || h[j].conns.n == 0 { // the one that is about to go
+		return h[i].conns.n > h[j].conns.n
 	}
-	return cmp.Or(h[j].conns.Len()-h[i].conns.Len(), h[i].oldest().since.Compare(h[j].oldest().since)) < 0
+	return cmp.Or(h[j].conns.n-h[i].conns.n, h[i].conns.first.since.Compare(h[j].conns.first.since)) < 0
 }
 
 func (h origins) Swap(i, j int) {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -40,6 +41,13 @@ type Handler interface {
 	ServeConn(ctx context.Context, conn *Conn, listener string)
 	// Close is called when the server has stopped.
 	Close()
+}
+
+// RequestHandler may be implemented by a [Handler] that takes requests of HTTP/1 without net/http's
+// types.
+type RequestHandler interface {
+	// ServeRequest is ServeHTTP, with ctx as the request's context.
+	ServeRequest(ctx context.Context, w Answer, r *http1.Request)
 }
 
 // Config of a Server.
@@ -110,6 +118,7 @@ func (c Config) Validate() error {
 // upgraded connections. It is safe for concurrent use.
 type Server struct {
 	cfg     Config
+	direct  RequestHandler // cfg.Handler, if it is one; else nil
 	limiter *limiter
 	base    context.Context // of every request and TCP connection
 	cancel  context.CancelCauseFunc
@@ -130,6 +139,7 @@ func NewServer(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Server{cfg: cfg, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
+	s.direct, _ = cfg.Handler.(RequestHandler)
 	s.base, s.cancel = context.WithCancelCause(context.Background())
 	s.cut, s.cutAll = context.WithCancel(context.Background())
 	return s, nil
@@ -149,7 +159,7 @@ func (s *Server) ServeTLS(l net.Listener) error {
 		return s.accept(l, func(c *Conn) {
 			c.tls = tls.Server(c, config)
 			c.over = c.tls
-			s.serveClient(c)
+			s.serveTLS(c)
 		})
 	})
 }
@@ -237,7 +247,9 @@ func (s *Server) stop() error {
 	s.closing = true
 	var errs []error
 	for _, l := range s.listeners {
-		errs = append(errs, l.Close())
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // one that systemd has opened is closed already
+			errs = append(errs, err)
+		}
 	}
 	s.listeners = nil
 	s.mu.Unlock()

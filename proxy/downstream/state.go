@@ -15,6 +15,10 @@ const (
 	states // how many
 )
 
+// roles are what the connections of a state are to the limiter. One that drains tells it itself, when
+// it may be asked to leave.
+var roles = [states]role{isNew: fresh, inHead: fresh, isIdle: idle}
+
 // event is what happens to a connection.
 type event uint8
 

@@ -16,7 +16,7 @@ func (s *Server) ServeTCP(l net.Listener, name string) error {
 // serveConn serves a TCP connection.
 func (s *Server) serveConn(conn *Conn, listener string) {
 	conn.on(gotHead)
-	s.limiter.beginSession(&conn.entry)
+	s.limiter.beginSession()
 	defer s.limiter.endSession()
 	// The PROXY header, if there has to be one, is read before anything else is done.
 	if _, err := conn.Read(nil); err != nil {

@@ -2,13 +2,10 @@ package http1
 
 import "time"
 
-// Field is a name and its value, for an Answer.
-type Field struct{ Name, Value string }
-
 // Answer is a whole answer of the gateway's own.
 type Answer struct {
 	Status int
-	Fields []Field
+	Fields Fields
 	Body   []byte
 	// Close says that the connection ends behind it.
 	Close bool

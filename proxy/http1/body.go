@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"io"
+	"slices"
 )
 
 const (
@@ -246,11 +247,8 @@ func (b *Body) readTrailer(next []byte) (done bool, rule Rule) {
 		return false, 0
 	}
 	b.trailer = b.trailer.clone()
-	for i := range b.trailer.fields {
-		if b.trailer.ID(i).isFraming() {
-			b.trailer.fields[i].removed = true // to be ignored, and nobody else shall have it
-		}
-	}
+	// Fields that frame a message are to be ignored there, and nobody else shall have them.
+	b.trailer.fields = slices.DeleteFunc(b.trailer.fields, func(f field) bool { return f.id.isFraming() })
 	b.in.Discard(n)
 	b.err = io.EOF
 	return true, 0

@@ -22,7 +22,7 @@
 //		in.Fill()
 //	}
 //	framing, err := head.RequestFraming()
-//	...                                               // and copies what it needs of the head
+//	err = request.Fill(&head, framing)                // copies the head
 //	head.Reset()
 //	in.Discard(n)
 //	in.Release()
@@ -35,6 +35,8 @@
 //	name.go     names of fields that a proxy knows
 //	grammar.go  what may stand in a token, a value, a target, a host
 //	head.go     heads of requests and of answers, read in place
+//	fields.go   fields apart from the bytes of a head
+//	request.go  requests apart from them
 //	framing.go  where a body ends
 //	input.go    what a connection has read
 //	body.go     bodies: of known length, in chunks, until the end

@@ -74,14 +74,14 @@ func (h *Head) framing() (Framing, Rule) {
 		return f, CodingInHTTP10
 	case coding >= 0:
 		f.Kind = Chunked
-		if rule := judgeCoding(h.Value(coding)); rule != 0 {
+		if rule := judgeCoding(h.value(coding)); rule != 0 {
 			return f, rule
 		}
 		return f, h.judgeAnnounced()
 	case length >= 0 && h.next(ContentLength, length+1) >= 0:
 		return f, ManyLengths
 	case length >= 0:
-		n, ok := parseLength(h.Value(length))
+		n, ok := parseLength(h.value(length))
 		if !ok {
 			return f, BadLength
 		}

@@ -48,7 +48,7 @@ func ours(raw []byte, method string) (read, error) {
 	body, err := readAll(&b, 4<<10)
 	rest, _ := io.ReadAll(in.src)
 	r := read{
-		method: string(h.Method()), target: string(h.Target()), host: string(h.Authority()), status: h.Status(),
+		method: string(h.Method()), target: string(h.target()), host: h.AuthorityIn(h.Text()), status: h.Status(),
 		fields: fieldsOf(&h), trailer: fieldsOf(b.Trailer()), body: body, broken: err != nil, rest: len(rest) + in.Len(),
 	}
 	return r, nil
@@ -63,7 +63,7 @@ func fieldsOf(h *Head) string {
 		switch h.ID(i) {
 		case Host, TransferEncoding, Trailer, ContentLength, Connection: // net/http takes them out, or not
 		default:
-			m.Add(textproto.TrimString(h.NameIn(h.Text(), i)), string(h.Value(i)))
+			m.Add(textproto.TrimString(h.NameIn(h.Text(), i)), string(h.value(i)))
 		}
 	}
 	return fmt.Sprintf("%q", m)
@@ -207,7 +207,7 @@ func rewritten(t *testing.T, raw []byte, was read, method string) {
 	if method == "" {
 		_, _ = h.Request(raw, limits)
 		f, _ = h.RequestFraming()
-		if out, err = AppendRequestLine(nil, h.Method(), h.Target()); err != nil {
+		if out, err = AppendRequestLine(nil, h.Method(), h.target()); err != nil {
 			t.Fatalf("%q: %v", raw, err)
 		}
 	} else {
@@ -219,7 +219,7 @@ func rewritten(t *testing.T, raw []byte, was read, method string) {
 		switch h.ID(i) {
 		case Connection, ContentLength, TransferEncoding, Trailer: // of the old message alone
 		default:
-			if out, err = AppendField(out, h.NameIn(h.Text(), i), h.Value(i)); err != nil {
+			if out, err = AppendField(out, h.NameIn(h.Text(), i), h.value(i)); err != nil {
 				t.Fatalf("%q: %v", raw, err)
 			}
 		}

@@ -122,16 +122,21 @@ func isHost(b []byte) bool {
 	return len(port) == 0 || port[0] == ':' && (len(port) == 1 || all(port[1:], isDigit))
 }
 
-// authorityOf returns host and port of a target in absolute form; nil if it has another one.
+// authorityOf returns host and port of a target in absolute form; nil if it has another one. They
+// are empty, too, where no two slashes follow http:. A host of that name, with a port, is CONNECT's.
 func authorityOf(target []byte) []byte {
-	rest := target
-	switch {
-	case len(rest) >= 7 && equalFold(rest[:7], "http://"):
-		rest = rest[7:]
-	case len(rest) >= 8 && equalFold(rest[:8], "https://"):
-		rest = rest[8:]
-	default:
+	i := bytes.IndexByte(target, ':') + 1
+	if i == 0 || !equalFold(target[:i], "http:") && !equalFold(target[:i], "https:") {
 		return nil
+	}
+	rest := target[i:]
+	switch {
+	case bytes.HasPrefix(rest, []byte("//")):
+		rest = rest[2:]
+	case len(rest) > 0 && all(rest, isDigit):
+		return nil
+	default:
+		return rest[:0]
 	}
 	if i := bytes.IndexAny(rest, "/?#"); i >= 0 {
 		rest = rest[:i]

@@ -18,7 +18,6 @@ type span struct{ begin, end uint32 }
 type field struct {
 	name, value span
 	id          ID
-	removed     bool
 }
 
 // Head is the head of a message, or a trailer, as spans of the bytes that it was read from:
@@ -44,8 +43,17 @@ type firstLine struct {
 	minor                  uint8
 }
 
+// mostKept is how many fields a Head keeps room for between two heads.
+const mostKept = 32
+
 // Reset makes h ready for the next head.
-func (h *Head) Reset() { *h = Head{fields: h.fields[:0]} }
+func (h *Head) Reset() {
+	fields := h.fields[:0]
+	if cap(fields) > mostKept {
+		fields = nil
+	}
+	*h = Head{fields: fields}
+}
 
 // kind of a head.
 type kind uint8
@@ -263,14 +271,14 @@ func (h *Head) judgeHost() Rule {
 		return NoHost
 	case i >= 0 && h.next(Host, i+1) >= 0:
 		return ManyHosts
-	case i >= 0 && !isHost(h.Value(i)):
+	case i >= 0 && !isHost(h.value(i)):
 		return BadHost
 	}
-	if authority := authorityOf(h.Target()); authority != nil {
+	if authority := authorityOf(h.target()); authority != nil {
 		switch {
 		case !isHost(authority):
 			return BadHost
-		case i >= 0 && !bytes.EqualFold(authority, h.Value(i)):
+		case i >= 0 && !bytes.EqualFold(authority, h.value(i)):
 			return OtherHost
 		}
 	}
@@ -282,20 +290,8 @@ func (h *Head) at(s span) []byte { return h.b[s.begin:s.end:s.end] }
 // Method returns a request's method.
 func (h *Head) Method() []byte { return h.at(h.first.method) }
 
-// Target returns a request's target, as it came.
-func (h *Head) Target() []byte { return h.at(h.first.target) }
-
-// Authority returns the host, with its port, that a request is for: of an absolute target, of
-// Host, or nil.
-func (h *Head) Authority() []byte {
-	if authority := authorityOf(h.Target()); authority != nil {
-		return authority
-	}
-	if i := h.Find(Host); i >= 0 {
-		return h.Value(i)
-	}
-	return nil
-}
+// target returns a request's target, as it came.
+func (h *Head) target() []byte { return h.at(h.first.target) }
 
 // Status returns an answer's status.
 func (h *Head) Status() int { return int(h.first.status) }
@@ -303,17 +299,34 @@ func (h *Head) Status() int { return int(h.first.status) }
 // Minor returns x of the version HTTP/1.x: 0 or 1.
 func (h *Head) Minor() int { return int(h.first.minor) }
 
-// Len returns how many fields there are, those included that were removed.
+// Len returns how many fields there are.
 func (h *Head) Len() int { return len(h.fields) }
 
 // ID returns the id of field i.
 func (h *Head) ID(i int) ID { return h.fields[i].id }
 
-// Value returns the value of field i.
-func (h *Head) Value(i int) []byte { return h.at(h.fields[i].value) }
+// value returns the value of field i.
+func (h *Head) value(i int) []byte { return h.at(h.fields[i].value) }
 
 // Text returns a copy of the head, for NameIn and ValueIn: strings that outlive its bytes.
 func (h *Head) Text() string { return string(h.b) }
+
+// TargetIn returns a request's target as a part of what Text has returned.
+func (h *Head) TargetIn(text string) string {
+	return text[h.first.target.begin:h.first.target.end]
+}
+
+// AuthorityIn returns the host, with its port, that a request is for: of an absolute target, of
+// Host, or "". It is a part of what Text has returned where it is Host's.
+func (h *Head) AuthorityIn(text string) string {
+	if authority := authorityOf(h.target()); authority != nil {
+		return string(authority)
+	}
+	if i := h.Find(Host); i >= 0 {
+		return h.ValueIn(text, i)
+	}
+	return ""
+}
 
 // NameIn returns the name of field i as a part of what Text has returned.
 func (h *Head) NameIn(text string, i int) string {
@@ -333,7 +346,7 @@ func (h *Head) StatusIn(text string) string {
 	return text[begin:max(end, h.first.reason.end)]
 }
 
-// Find returns the first field of a name, which is not Other and was not removed; -1: there is none.
+// Find returns the first field of a name, which is not Other; -1: there is none.
 func (h *Head) Find(id ID) int { return h.next(id, 0) }
 
 // next returns the first field of a name from i on.
@@ -342,7 +355,7 @@ func (h *Head) next(id ID, i int) int {
 		return -1
 	}
 	for ; i < len(h.fields); i++ {
-		if f := &h.fields[i]; f.id == id && !f.removed {
+		if h.fields[i].id == id {
 			return i
 		}
 	}
@@ -353,7 +366,7 @@ func (h *Head) next(id ID, i int) int {
 // token. Only letters have a case, and it does not count.
 func (h *Head) HasToken(id ID, token string) bool {
 	for i := h.Find(id); i >= 0; i = h.next(id, i+1) {
-		for rest := h.Value(i); len(rest) > 0; {
+		for rest := h.value(i); len(rest) > 0; {
 			var element []byte
 			element, rest, _ = bytes.Cut(rest, []byte{','})
 			if equalFold(trimSpace(element), token) {
@@ -363,9 +376,6 @@ func (h *Head) HasToken(id ID, token string) bool {
 	}
 	return false
 }
-
-// IsRemoved reports whether field i was removed.
-func (h *Head) IsRemoved(i int) bool { return h.fields[i].removed }
 
 // clone returns h with a copy of its bytes: it outlives the buffer they were read into.
 func (h *Head) clone() *Head {

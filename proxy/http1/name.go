@@ -82,13 +82,16 @@ var idTable = func() (t [256]ID) {
 }()
 
 // nameHash does not tell capitals from small letters. The name is not empty.
-func nameHash(name []byte) uint8 {
+func nameHash[T text](name T) uint8 {
 	n := len(name)
 	return uint8(n)*93 ^ (name[0]|0x20)*107 ^ (name[n-1]|0x20)*89 ^ (name[n/2] | 0x20)
 }
 
-// idOf returns the id of a name, which is a token.
-func idOf(name []byte) ID {
+// idOf returns the id of a name.
+func idOf[T text](name T) ID {
+	if len(name) == 0 {
+		return Other
+	}
 	id := idTable[nameHash(name)]
 	if id == Other || !equalFold(name, idNames[id]) {
 		return Other
@@ -97,7 +100,7 @@ func idOf(name []byte) ID {
 }
 
 // equalFold reports whether a token is s, where only letters of ASCII have a case.
-func equalFold(token []byte, s string) bool {
+func equalFold[T text](token T, s string) bool {
 	if len(token) != len(s) {
 		return false
 	}

@@ -55,7 +55,7 @@ func TestAnswer(t *testing.T) {
 		want   string
 	}{
 		{Answer{Status: 400, Body: []byte("no\n"), Close: true}, "HTTP/1.1 400 Bad Request\r\n" + date + "Connection: close\r\nContent-Length: 3\r\n\r\nno\n"},
-		{Answer{Status: 503, Fields: []Field{{"Retry-After", "5"}}, Body: []byte("no\n"), NoBody: true}, "HTTP/1.1 503 Service Unavailable\r\n" + date + "Retry-After: 5\r\nContent-Length: 3\r\n\r\n"},
+		{Answer{Status: 503, Fields: Fields{{Name: "Retry-After", Value: "5"}}, Body: []byte("no\n"), NoBody: true}, "HTTP/1.1 503 Service Unavailable\r\n" + date + "Retry-After: 5\r\nContent-Length: 3\r\n\r\n"},
 		{Answer{Status: 200}, "HTTP/1.1 200 OK\r\n" + date + "Content-Length: 0\r\n\r\n"},
 		{Answer{Status: 204}, "HTTP/1.1 204 No Content\r\n" + date + "\r\n"},
 		{Answer{Status: 299}, "HTTP/1.1 299 \r\n" + date + "Content-Length: 0\r\n\r\n"},
@@ -69,7 +69,7 @@ func TestAnswer(t *testing.T) {
 			t.Errorf("%q cannot be read: %v", got, err)
 		}
 	}
-	a := Answer{Status: 200, Fields: []Field{{"A", "b\r\nc"}}}
+	a := Answer{Status: 200, Fields: Fields{{Name: "A", Value: "b\r\nc"}}}
 	if got, err := a.Append([]byte("before"), now); string(got) != "before" || err == nil {
 		t.Errorf("%q, %v", got, err)
 	}

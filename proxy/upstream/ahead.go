@@ -35,12 +35,23 @@ func (c *conn) holdBack(caller any) {
 	if !ok {
 		return
 	}
-	if rate := p.Rate(); rate != c.rate {
-		c.rate = rate
-		if rate > 0 {
-			tcpstate.LimitReceive(c.Conn, func(roundTrip float64) int { return aheadOf(rate, roundTrip) })
-		}
+	rate := p.Rate()
+	if rate == c.rate {
+		return
 	}
+	c.rate = rate
+	tcpstate.LimitReceive(c.Conn, func(roundTrip float64) int {
+		ahead := 0
+		if rate > 0 {
+			ahead = aheadOf(rate, roundTrip)
+		}
+		if ahead > 0 {
+			c.held = true
+		} else if c.held { // the system lets it grow no more
+			c.narrow, ahead = true, mostAhead
+		}
+		return ahead
+	})
 }
 
 // HoldBack bounds what the system reads ahead for the tunnel's caller.

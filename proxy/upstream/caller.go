@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // Caller is who makes a request. Its methods are called until
@@ -19,7 +21,7 @@ type Caller interface {
 	Connected(conn net.Conn, reused bool)
 	// Informational takes each answer of status 100 to 199 except 101. Its error
 	// ends the request.
-	Informational(status int, header http.Header) error
+	Informational(status int, fields http1.Fields) error
 	// Sends reports whether the client is known to send the request's body without
 	// being told to go on.
 	Sends() bool
@@ -56,4 +58,4 @@ func cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
+func hasBody(req *Request) bool { return req.Body != nil && req.Body != http.NoBody }

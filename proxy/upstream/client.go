@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 // ErrLapsed is returned in place of sending something without the right to send.
@@ -93,7 +95,7 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// RoundTrip sends req and returns the answer's header. The caller must close the
+// Do sends req and returns the answer's header. The caller must close the
 // answer's body, also when it has been read to its end. It does not follow
 // redirects, does not decompress, and does not close the request's body.
 //
@@ -101,7 +103,7 @@ func New(cfg Config) *Client {
 // is then a *Tunnel.
 //
 // When req's context ends, so does the request, and what reads its answer.
-func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, error) {
+func (c *Client) Do(req *Request, caller Caller) (*Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, cause(req.Context())
 	}
@@ -121,7 +123,7 @@ func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, er
 
 // exchanger is a connection that has been chosen for a request.
 type exchanger interface {
-	roundTrip(req *http.Request, caller Caller) (*http.Response, error)
+	roundTrip(req *Request, caller Caller) (*Response, error)
 	// own returns the connection if no other request uses it meanwhile; else nil.
 	own() net.Conn
 	// unused gives it back instead of roundTrip.
@@ -131,8 +133,8 @@ type exchanger interface {
 // try makes the request over one connection. The order matters: a caller
 // that may still send after the connection was chosen has that right under the
 // connection's standing.
-func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Response, error) {
-	upgrade := c.cfg.Scheme == "https" && len(req.Header["Upgrade"]) > 0
+func (c *Client) try(req *Request, caller Caller, fresh bool) (*Response, error) {
+	upgrade := c.cfg.Scheme == "https" && req.Fields.Has(http1.Upgrade)
 	over, reused, err := c.choose(req.Context(), upgrade, fresh)
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (e *deadError) Unwrap() error { return e.err }
 
 // mayResend reports whether req may be sent again after its connection has failed
 // (RFC 9110, section 9.2.2).
-func mayResend(req *http.Request, dead *deadError) bool {
+func mayResend(req *Request, dead *deadError) bool {
 	if req.Context().Err() != nil || hasBody(req) && !dead.unseen {
 		return false
 	}

@@ -33,8 +33,11 @@ type conn struct {
 	onClose  func(*conn)
 	reads    deadline.Reader
 	writes   *relay.Gate
+	sent     uint64  // bytes, by Write
 	sender   Bounded // whose bytes it carries, if it may have less time; else nil
 	rate     int64   // to which the server is held back, for one exchange at a time
+	held     bool    // its receive buffer has a size of ours
+	narrow   bool    // and that is too small for its rate now, for good
 
 	mu   sync.Mutex
 	gone bool
@@ -59,7 +62,11 @@ func newConn(socket net.Conn, current func() uint64, standing uint64, onClose fu
 }
 
 // Write implements net.Conn. It sends nothing when the standing is over, or the sender's time.
-func (c *conn) Write(p []byte) (int, error) { return c.writes.Write(p) }
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.writes.Write(p)
+	c.sent += uint64(n)
+	return n, err
+}
 
 // maySend returns ErrLapsed if nothing may be sent.
 func (c *conn) maySend() error {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/kgate/kgate/proxy/http1"
@@ -40,15 +41,16 @@ type http1Conn struct {
 	in     http1.Input
 	head   http1.Head // of the answer that is read
 	out    []byte     // the request's header, before it is written
-	names  []string   // of its fields, while they are sorted
 	target []byte     // its target
 	since  time.Time  // when it was kept
 	reused bool
 	unsure bool // the server speaks HTTP/2, and has not said that it speaks HTTP/1.1, too
 
 	// Of the exchange.
-	began   bool // a byte of the answer has been read
-	unasked bool // it had come before the server could have the request
+	sent    bool   // some of the request may have been sent
+	before  uint64 // bytes that were sent before it
+	began   bool   // a byte of the answer has been read
+	unasked bool   // it had come before the server could have the request
 	upload  *upload
 	ctx     Context     // the request's, if it is one; else nil
 	stop    func() bool // stops watching another context
@@ -109,7 +111,7 @@ func (h *http1Conn) hangUp() {
 }
 
 // roundTrip implements exchanger.
-func (h *http1Conn) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
+func (h *http1Conn) roundTrip(req *Request, caller Caller) (*Response, error) {
 	var err error
 	if h.out, err = h.appendRequest(h.out[:0], req); err != nil {
 		h.unused()
@@ -117,21 +119,37 @@ func (h *http1Conn) roundTrip(req *http.Request, caller Caller) (*http.Response,
 	}
 	h.raw.holdBack(caller)
 	h.raw.sender, _ = caller.(Bounded)
-	h.began, h.unasked, h.upload = false, false, nil
+	h.sent, h.began, h.unasked, h.upload, h.before = false, false, false, nil, h.raw.sent
 	h.attach(req.Context())
 	res, err := h.exchange(req, caller)
 	if err != nil {
-		reused := h.reused && !h.began
+		reused, unseen := h.reused && !h.began, h.isUnseen(err)
 		err = h.fail(req, caller, err)
 		if h.unsure && !errors.As(err, new(*UpgradeError)) {
 			err = &UpgradeError{onlyHTTP2, err}
 		}
-		if reused && isEnd(err) {
-			err = &deadError{err: err}
+		switch {
+		case !isEnd(err):
+		case reused:
+			err = &deadError{err: err, unseen: unseen}
+		case !h.sent:
+			err = &DialError{err}
 		}
 		return nil, err
 	}
 	return res, nil
+}
+
+// isUnseen reports, after an exchange has failed with err, whether the server has not looked at the
+// request, of whose body nothing was read. What ends a connection in order says how much of what was
+// sent the server's system has; a reset does not.
+func (h *http1Conn) isUnseen(err error) bool {
+	const syn = 1 // that counts, too
+	if !h.sent || h.upload != nil || h.stream != net.Conn(h.raw) || errors.Is(err, syscall.ECONNRESET) {
+		return !h.sent
+	}
+	acked, _ := tcpstate.Acked(h.raw.Conn)
+	return acked > 0 && acked <= h.before+syn
 }
 
 // breaker breaks an exchange off. What has not been sent yet is dropped. Otherwise the
@@ -163,8 +181,9 @@ func (h *http1Conn) detach() bool {
 }
 
 // exchange writes the request and reads the answer's header.
-func (h *http1Conn) exchange(req *http.Request, caller Caller) (*http.Response, error) {
-	_, err := h.stream.Write(h.out)
+func (h *http1Conn) exchange(req *Request, caller Caller) (*Response, error) {
+	n, err := h.stream.Write(h.out)
+	h.sent = err == nil || n > 0 || h.stream != net.Conn(h.raw) // TLS does not say how much went out
 	if cap(h.out) > maxKeptHeader {
 		h.out = nil
 	}
@@ -201,7 +220,7 @@ func (h *http1Conn) exchange(req *http.Request, caller Caller) (*http.Response, 
 			if h.upload != nil && status == http.StatusContinue {
 				h.upload.begin()
 			}
-			if err := caller.Informational(status, adapt.Header(&h.head)); err != nil {
+			if err := caller.Informational(status, h.head.AppendFields(nil, h.head.Text())); err != nil {
 				return nil, err
 			}
 		default:
@@ -252,7 +271,7 @@ func (h *http1Conn) gotHeader() {
 }
 
 // fail ends an exchange that has no answer, and returns why.
-func (h *http1Conn) fail(req *http.Request, caller Caller, err error) error {
+func (h *http1Conn) fail(req *Request, caller Caller, err error) error {
 	defer h.abandon(caller) // which ends the body: what that leads to is not why
 	if h.upload != nil {
 		if own := h.upload.failure(); own != nil {
@@ -301,7 +320,9 @@ func (h *http1Conn) finish(caller Caller, closes bool) {
 
 // answer is an answer over HTTP/1.1, and its body.
 type answer struct {
+	Response
 	res    http.Response
+	room   [12]http1.Field // for Fields; one with more gets its own
 	framed http1.Body
 	empty  bool // it has no body
 	http1  *http1Conn
@@ -310,12 +331,14 @@ type answer struct {
 }
 
 // newAnswer returns the answer whose head has been read.
-func newAnswer(h *http1Conn, req *http.Request, caller Caller, f http1.Framing) *http.Response {
-	a := &answer{http1: h, caller: caller, empty: f.Kind == http1.None}
-	adapt.Response(&a.res, &h.head, f)
+func newAnswer(h *http1Conn, req *Request, caller Caller, f http1.Framing) *Response {
+	a := &req.answer
+	a.http1, a.caller, a.empty, a.ended = h, caller, f.Kind == http1.None, false
+	a.Response.Response = &a.res
+	a.Fields = adapt.Response(&a.res, &h.head, f, a.room[:0])
 	a.framed.Reset(&h.in, f, trailerLimits)
-	a.res.Request, a.res.Body = req, a
-	return &a.res
+	a.Request, a.Body = &req.Request, a
+	return &a.Response
 }
 
 // Read implements io.Reader. At its end the exchange is over.
@@ -337,16 +360,16 @@ func (a *answer) takeTrailer() {
 	if h == nil {
 		return
 	}
-	if a.res.Trailer == nil {
-		a.res.Trailer = make(http.Header)
+	if a.Trailer == nil {
+		a.Trailer = make(http.Header)
 	}
-	maps.Copy(a.res.Trailer, adapt.Header(h))
+	maps.Copy(a.Trailer, adapt.Trailer(h))
 }
 
 // end ends the exchange, whose answer has been read to its end.
 func (a *answer) end() {
 	a.ended = true
-	a.http1.finish(a.caller, a.res.Close)
+	a.http1.finish(a.caller, a.Response.Close)
 }
 
 // Splice copies the next n bytes of the body from the connection itself to w, so that the

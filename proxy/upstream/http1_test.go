@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -452,7 +453,7 @@ func TestSwitchThenGone(t *testing.T) {
 func TestAskedAndAnswered(t *testing.T) {
 	req := request(t, "POST", strings.NewReader("{}"), "Expect", "100-continue")
 	for range 100 {
-		u := newUpload(new(http1Conn), req, new(plain))
+		u := newUpload(new(http1Conn), &Request{Request: *req, Fields: adapt.Fields(req.Header)}, new(plain))
 		u.begin()
 		u.answered()
 		if !u.mayBegin() {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/proxy/http1"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +37,7 @@ type plain struct {
 
 func (p *plain) Check() error { p.checks++; return p.check }
 
-func (p *plain) Informational(status int, _ http.Header) error {
+func (p *plain) Informational(status int, _ http1.Fields) error {
 	p.early = append(p.early, status)
 	return nil
 }

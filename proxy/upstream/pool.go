@@ -97,20 +97,32 @@ func (c *Client) kept(upgrade bool) exchanger {
 
 // keep takes a connection back that can be used again.
 func (c *Client) keep(h *http1Conn) {
+	if c.takesBack(h) {
+		return
+	}
+	if h.stream == net.Conn(h.raw) {
+		h.hangUp()
+		return
+	}
+	go h.hangUp() // TLS may take its time to say goodbye
+}
+
+// takesBack reports whether a connection is kept, or closed already.
+func (c *Client) takesBack(h *http1Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, open := c.conns[h.raw]; !open {
-		return
+		return true
 	}
-	if c.retired || c.movedLocked(h.raw) || h.unsure {
-		go h.hangUp() // TLS may take its time to say goodbye
-		return
+	if c.retired || c.movedLocked(h.raw) || h.unsure || h.raw.narrow {
+		return false
 	}
 	h.since = time.Now()
 	c.idle = append(c.idle, h)
 	if c.sweeper == nil {
 		c.sweeper = time.AfterFunc(c.sweepAfter(), c.sweep)
 	}
+	return true
 }
 
 // expired reports whether a connection has been kept unused for too long.

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // written returns what a server gets of req.
@@ -129,11 +131,12 @@ func FuzzRequest(f *testing.F) {
 		go func() { _, _ = io.Copy(&sent, far); close(done) }()
 		c := New(Config{Scheme: "http"})
 		h := newHTTP1(&c.cfg, newConn(near, c.cfg.Standing, 1, c.forget), near, c.keep)
-		b, err := h.appendRequest(nil, out)
+		req := &Request{Request: *out, Fields: adapt.Fields(out.Header)}
+		b, err := h.appendRequest(nil, req)
 		if err == nil {
 			_, _ = near.Write(b)
-			if hasBody(out) {
-				err = newUpload(h, out, new(plain)).send()
+			if hasBody(req) {
+				err = newUpload(h, req, new(plain)).send()
 			}
 		}
 		_ = near.Close()

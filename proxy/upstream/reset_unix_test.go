@@ -181,3 +181,66 @@ func hungUp(t *testing.T, c net.Conn) bool {
 	}
 	return fds[0].Revents&unix.POLLHUP != 0
 }
+
+// endFirst is a Caller whose first connection the server ends before anything is written.
+type endFirst struct {
+	plain
+	end func()
+}
+
+func (e *endFirst) Connected(conn net.Conn, reused bool) {
+	if e.plain.Connected(conn, reused); e.conns > 1 {
+		return
+	}
+	e.end()
+	raw, _ := conn.(*net.TCPConn).SyscallConn()
+	_ = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		_, _ = unix.Poll(fds, int(patience/time.Millisecond))
+	})
+}
+
+// TestUnseenHTTP1: a request that the server cannot have looked at goes over a new connection,
+// whatever it is, and may go to another server.
+func TestUnseenHTTP1(t *testing.T) {
+	accepted := make(chan net.Conn, 4)
+	s := serve(t, func(c net.Conn, br *bufio.Reader) {
+		accepted <- c
+		answers(short)(c, br)
+	})
+	closes := func() { _ = (<-accepted).Close() }
+	resets := func() {
+		c := <-accepted
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+	c := newClient(t, s.addr)
+	_, err := c.RoundTrip(request(t, "POST", strings.NewReader("x")), &endFirst{end: resets})
+	if dial := (*DialError)(nil); !errors.As(err, &dial) {
+		t.Errorf("%v", err)
+	}
+	for name, f := range map[string]struct {
+		end  func()
+		body string
+	}{"reset": {resets, "x"}, "closed": {closes, ""}} {
+		if _, err := get(t, c, request(t, "GET", nil)); err != nil { // whose connection is kept
+			t.Fatal(err)
+		}
+		req := request(t, "POST", nil)
+		if f.body != "" {
+			req = request(t, "POST", strings.NewReader(f.body))
+		}
+		caller := &endFirst{end: f.end}
+		res, err := c.RoundTrip(req, caller)
+		if err != nil || caller.conns != 2 {
+			t.Fatalf("%s: %v over %d connections", name, err, caller.conns)
+		}
+		_ = res.Body.Close()
+		<-accepted
+		c.mu.Lock()
+		for raw := range c.conns {
+			go raw.reset()
+		}
+		c.mu.Unlock()
+	}
+}

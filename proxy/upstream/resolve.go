@@ -39,14 +39,14 @@ func (c *Client) followLocked() {
 		return
 	}
 	a.began, a.running = time.Now(), true
-	go c.lookUp(a.name)
+	go c.lookUp(net.DefaultResolver, a.name)
 }
 
 // lookUp looks up the addresses of the name. If that fails, the known ones stay.
-func (c *Client) lookUp(name string) {
+func (c *Client) lookUp(in *net.Resolver, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookUpTimeout)
 	defer cancel()
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	found, err := in.LookupNetIP(ctx, "ip", name)
 	for i := range found {
 		found[i] = found[i].Unmap().WithZone("")
 	}

@@ -7,6 +7,9 @@ import (
 	"net/textproto"
 	"sync"
 	"sync/atomic"
+
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // stream is an exchange over HTTP/2.
@@ -27,7 +30,7 @@ type stream struct {
 // informational is an answer of status 1xx.
 type informational struct {
 	status int
-	header http.Header
+	fields http1.Fields
 }
 
 // maxInformational is how many informational answers of a stream wait for the caller.
@@ -35,20 +38,19 @@ type informational struct {
 const maxInformational = 8
 
 // roundTrip implements exchanger.
-func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
-	if len(req.Header["Upgrade"]) > 0 {
+func (h *http2) roundTrip(req *Request, caller Caller) (*Response, error) {
+	if req.Fields.Has(http1.Upgrade) {
 		h.unused()
 		return nil, &UpgradeError{Detail: "HTTP/2 has no upgrades"}
 	}
 	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller, before: h.read.Load()}
 	s.stop = s.stopUpload
-	out := req
+	out := req.withHeader()
 	if hasBody(req) {
 		s.upload = &watchedBody{ReadCloser: req.Body}
-		out = req.WithContext(req.Context())
 		out.Body = s.upload
 	}
-	res, err := s.do(out, &httptrace.ClientTrace{Got1xxResponse: s.gotInformational})
+	res, err := s.do(out, &httptrace.ClientTrace{Got1xxResponse: s.gotInformational}) //nolint:bodyclose // whoever has the Response closes it
 	s.endInformational()
 	if err != nil {
 		if req.Context().Err() != nil {
@@ -57,8 +59,9 @@ func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		return nil, s.explain(err)
 	}
 	h.used.Store(true)
-	res.Request = req
-	return res, nil
+	fields := adapt.Fields(res.Header)
+	res.Header, res.Request = nil, &req.Request
+	return &Response{res, fields}, nil
 }
 
 // stopUpload ends a Read of the request's body.
@@ -82,7 +85,7 @@ func (s *stream) gotInformational(status int, header textproto.MIMEHeader) error
 		go s.passInformational()
 	}
 	select {
-	case s.early <- informational{status, http.Header(header)}:
+	case s.early <- informational{status, adapt.Fields(http.Header(header))}:
 	default:
 	}
 	return nil
@@ -92,7 +95,7 @@ func (s *stream) gotInformational(status int, header textproto.MIMEHeader) error
 func (s *stream) passInformational() {
 	defer close(s.passed)
 	for i := range s.early {
-		if s.caller.Informational(i.status, i.header) != nil {
+		if s.caller.Informational(i.status, i.fields) != nil {
 			s.cancel()
 			return
 		}

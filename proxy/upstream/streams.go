@@ -293,7 +293,7 @@ func (x *exchange) do(req *http.Request, trace *httptrace.ClientTrace) (*http.Re
 	ctx, x.cancel = context.WithCancel(req.Context())
 	trace.WroteHeaders = x.opened
 	trace.GotFirstResponseByte = func() { x.heard.Store(true) }
-	x.written.Store(!hasBody(req))
+	x.written.Store(req.Body == nil || req.Body == http.NoBody)
 	trace.WroteRequest = func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
 			x.written.Store(true)

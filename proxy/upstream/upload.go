@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/http1/adapt"
@@ -50,7 +47,7 @@ func (w headerWait) end() {
 // upload sends a request's body while the answer is awaited.
 type upload struct {
 	conn     *http1Conn
-	req      *http.Request
+	req      *Request
 	asked    chan struct{} // closed when the server wants the body; nil: it is sent at once
 	stop     chan struct{} // closed when the body is no longer wanted
 	done     chan struct{} // closed when run has returned
@@ -66,10 +63,10 @@ type upload struct {
 	err    error
 }
 
-func newUpload(h *http1Conn, req *http.Request, caller Caller) *upload {
+func newUpload(h *http1Conn, req *Request, caller Caller) *upload {
 	u := &upload{conn: h, req: req, stop: make(chan struct{}), done: make(chan struct{})}
 	// A client that does not wait, or no longer waits, has sent some of the body already.
-	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") && !caller.Sends() {
+	if req.Fields.HasToken(http1.Expect, "100-continue") && !caller.Sends() {
 		u.asked = make(chan struct{})
 	}
 	return u
@@ -268,7 +265,7 @@ func (u *upload) send() error {
 // sendTrailer ends a body in chunks. The trailer's values are known by now.
 func (u *upload) sendTrailer() error {
 	u.ending.Store(true)
-	b, _, err := adapt.AppendHeader([]byte(http1.LastChunk), u.req.Trailer, func(string) bool { return false }, nil)
+	b, err := adapt.Fields(u.req.Trailer).AppendTo([]byte(http1.LastChunk), func(*http1.Field) bool { return false })
 	if err != nil {
 		return invalid(err)
 	}

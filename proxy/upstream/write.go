@@ -12,7 +12,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/proxy/http1"
-	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
 // InvalidRequestError says why a request cannot be sent. Nothing of it has been
@@ -45,7 +44,7 @@ func (e *UpgradeError) Unwrap() error { return e.Err }
 // appendRequest appends the request line and the header (RFC 9112). How the body
 // is framed follows from req.ContentLength and req.Trailer alone, never from
 // fields of the header.
-func (h *http1Conn) appendRequest(b []byte, req *http.Request) ([]byte, error) {
+func (h *http1Conn) appendRequest(b []byte, req *Request) ([]byte, error) {
 	host := req.Host
 	if host == "" {
 		host = req.URL.Host
@@ -60,7 +59,7 @@ func (h *http1Conn) appendRequest(b []byte, req *http.Request) ([]byte, error) {
 		b, err = appendTrailerNames(b, req)
 	}
 	if err == nil {
-		b, h.names, err = adapt.AppendHeader(b, req.Header, writtenElsewhere(req), h.names)
+		b, err = req.Fields.AppendTo(b, isWrittenElsewhere)
 	}
 	if err != nil {
 		return b, invalid(err)
@@ -92,26 +91,23 @@ func invalid(err error) error {
 	return err
 }
 
-// writtenElsewhere tells of the fields of a request's header that are not written from it.
-func writtenElsewhere(req *http.Request) func(name string) bool {
-	return func(name string) bool {
-		switch name {
-		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
-			return true
-		case "User-Agent": // an empty one is net/http's way to ask for none
-			values := req.Header[name]
-			return len(values) == 1 && values[0] == ""
-		default:
-			return false
-		}
+// isWrittenElsewhere reports whether a field of a request is not written from its fields.
+func isWrittenElsewhere(f *http1.Field) bool {
+	switch f.ID {
+	case http1.Host, http1.ContentLength, http1.TransferEncoding, http1.Trailer:
+		return true
+	case http1.UserAgent: // an empty one is net/http's way to ask for none
+		return f.Value == ""
+	default:
+		return false
 	}
 }
 
 // isChunked reports whether the body is sent in chunks.
-func isChunked(req *http.Request) bool { return hasBody(req) && req.ContentLength <= 0 }
+func isChunked(req *Request) bool { return hasBody(req) && req.ContentLength <= 0 }
 
 // framingOf returns how a request is framed.
-func framingOf(req *http.Request) http1.Framing {
+func framingOf(req *Request) http1.Framing {
 	switch {
 	case isChunked(req):
 		return http1.Framing{Kind: http1.Chunked}
@@ -123,7 +119,7 @@ func framingOf(req *http.Request) http1.Framing {
 }
 
 // appendTrailerNames announces the fields that follow the body.
-func appendTrailerNames(b []byte, req *http.Request) ([]byte, error) {
+func appendTrailerNames(b []byte, req *Request) ([]byte, error) {
 	if len(req.Trailer) == 0 || !isChunked(req) {
 		return b, nil
 	}

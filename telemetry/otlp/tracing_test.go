@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kgate/kgate/telemetry"
+	"github.com/kgate/kgate/telemetry/prom"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,7 +67,7 @@ func newTracing(t *testing.T, endpoint string, m *telemetry.Metrics, log io.Writ
 func newMetrics(t *testing.T) (*telemetry.Metrics, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	m, err := telemetry.New(reg, telemetry.Config{})
+	m, err := prom.New(reg, prom.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,8 +48,6 @@ var ports = []port{
 		"kgat\x05\x04\x00\x00POST /v1/pools/pool/copies HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n",
 		"kgat\x05\x04\x00\x00POST /v1/tickets HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n",
 	}, nil},
-	{"gossip over TCP", "tcp", func(g *cluster.Gateway) string { return g.Gossip }, gossipBeginnings, nil},
-	{"gossip over UDP", "udp", func(g *cluster.Gateway) string { return g.Gossip }, gossipBeginnings, nil},
 }
 
 var httpBeginnings = []string{
@@ -57,10 +55,6 @@ var httpBeginnings = []string{
 	"GET / HTTP/1.1\r\nHost: kgate.test\r\nPrefer: ", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", "POST /.kgate/tickets HTTP/1.1\r\nHost: kgate.test\r\nContent-Length: 100\r\n\r\n",
 }
-
-// gossipBeginnings are memberlist's types of messages, some with the beginning of
-// a map behind.
-var gossipBeginnings = []string{"\x00\x82", "\x01", "\x02", "\x03\x84", "\x04\x88", "\x05", "\x06\x83", "\x07", "\x08", "\x09\x82", "\x0a", "\x0b", "\x0c"}
 
 // noise returns one byte string.
 func (p port) noise(r *rand.Rand) []byte {

@@ -115,7 +115,7 @@ func strict(raw string) error {
 	switch {
 	case !complete:
 		return errors.New("the head does not end")
-	case strings.ContainsAny(head, "\x00\t") || strings.ContainsAny(strings.Join(lines, ""), "\r\n"):
+	case strings.Contains(head, "\x00") || strings.Contains(lines[0], "\t") || strings.ContainsAny(strings.Join(lines, ""), "\r\n"):
 		return errors.New("control characters in the head")
 	case len(strings.Split(lines[0], " ")) != 3:
 		return errors.New("a request line that is not three words")
@@ -124,7 +124,7 @@ func strict(raw string) error {
 	hosts := 0
 	for _, line := range lines[1:] {
 		name, value, ok := strings.Cut(line, ": ")
-		if !ok || name == "" || strings.Contains(name, " ") || strings.TrimSpace(value) != value {
+		if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.TrimSpace(value) != value {
 			return fmt.Errorf("a header line that can be read in two ways: %q", line)
 		}
 		switch strings.ToLower(name) {

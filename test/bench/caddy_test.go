@@ -42,7 +42,7 @@ func BenchmarkCaddy(b *testing.B) {
 	const never = 10_000 // a k that 64 clients do not reach
 	upstream := strings.TrimSuffix(startUpstream(b), "/")
 	bare := startCaddy(b, "Caddy", "", "reverse_proxy "+upstream)
-	member := fmt.Sprintf("kgate {\n name caddy\n listen 127.0.0.1:0\n gossip %s\n}", cluster.ReservePort(b))
+	member := fmt.Sprintf("kgate {\n name caddy\n listen %s\n}", cluster.ReservePort(b))
 	pool := fmt.Sprintf("kgate pool {\n k %d\n}\n", never)
 	systems := []*system{
 		bare,

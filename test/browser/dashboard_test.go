@@ -91,7 +91,9 @@ func serveDashboard(t *testing.T, p *prometheus.Prometheus, script string) *http
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/api/", httputil.NewSingleHostReverseProxy(to))
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.Transport = p.Transport()
+	mux.Handle("/api/", proxy)
 	mux.HandleFunc("/public/fonts/", func(http.ResponseWriter, *http.Request) {}) // the browser's own will do
 	mux.Handle("/public/", http.StripPrefix("/public/", http.FileServer(http.Dir("grafana/node_modules/@grafana/ui/dist/public"))))
 	mux.HandleFunc("/kgate.json", func(w http.ResponseWriter, r *http.Request) {

@@ -24,13 +24,13 @@ func TestFair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const k = 6
 			x, upstream := cluster.NewUnequal(t, k)
-			var urls, gossip []string
+			var urls, peers []string
 			if gateways > 0 {
 				for _, g := range cluster.Start(t, cluster.Options{Gateways: gateways, K: k, Upstream: upstream}).Gateways {
-					urls, gossip = append(urls, g.URL()), append(gossip, g.Gossip)
+					urls, peers = append(urls, g.URL()), append(peers, g.Peer)
 				}
 			}
-			all := fleet(t, 3, "pool {\n k 6\n }", upstream, gossip...)
+			all := fleet(t, 3, "pool {\n k 6\n }", upstream, peers...)
 			for _, c := range all {
 				urls = append(urls, c.url())
 			}

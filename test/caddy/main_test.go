@@ -56,9 +56,9 @@ func fleet(t *testing.T, n int, pool, upstream string, join ...string) []*caddy 
 		options = "tls_insecure_skip_verify"
 	}
 	var all []*caddy
-	var gossip []string
+	var peers []string
 	for range n {
-		gossip = append(gossip, cluster.ReservePort(t))
+		peers = append(peers, cluster.ReservePort(t))
 	}
 	for i := range n {
 		others := ""
@@ -66,7 +66,7 @@ func fleet(t *testing.T, n int, pool, upstream string, join ...string) []*caddy 
 		case len(join) > 0:
 			others = "join " + strings.Join(join, " ")
 		case n > 1:
-			others = fmt.Sprintf("bootstrap_expect %d\n join %s", n, strings.Join(slices.Delete(slices.Clone(gossip), i, i+1), " "))
+			others = fmt.Sprintf("bootstrap_expect %d\n join %s", n, strings.Join(slices.Delete(slices.Clone(peers), i, i+1), " "))
 		}
 		c := &caddy{
 			name: fmt.Sprintf("caddy-%d", i+1), http: cluster.ReservePort(t), https: cluster.ReservePort(t), admin: cluster.ReservePort(t),
@@ -81,8 +81,7 @@ func fleet(t *testing.T, n int, pool, upstream string, join ...string) []*caddy 
 	metrics
 	kgate {
 		name %s
-		listen 127.0.0.1:0
-		gossip %s
+		listen %s
 		%s
 		shutdown_timeout 20s
 	}
@@ -104,7 +103,7 @@ https://localhost:%s {
 	tls internal
 	import site
 }
-`, c.admin, filepath.Join(dir, c.name+".data"), c.name, gossip[i], others, pool, upstream, options, portOf(c.http), portOf(c.https))
+`, c.admin, filepath.Join(dir, c.name+".data"), c.name, peers[i], others, pool, upstream, options, portOf(c.http), portOf(c.https))
 		}
 		config := filepath.Join(dir, c.name)
 		if err := os.WriteFile(config, []byte(c.file(pool)), 0o600); err != nil {

@@ -29,20 +29,20 @@ func TestChainOfJoinLists(t *testing.T) {
 	binary := Binary(t)
 	_, url := serve(t, &http.Server{Handler: http.NotFoundHandler()})
 	for round := range rounds {
-		gossip := make([]string, size)
-		for i := range gossip {
-			gossip[i] = ReservePort(t)
+		peers := make([]string, size)
+		for i := range peers {
+			peers[i] = ReservePort(t)
 		}
 		began := time.Now()
 		var all []*Process
 		for i := range size {
 			args := []string{
 				"serve", "--upstream", url, "--k", "3", "--name", fmt.Sprintf("gw-%d", i+1),
-				"--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0", "--listen-peer", "127.0.0.1:0",
-				"--listen-gossip", gossip[i], "--bootstrap-expect", fmt.Sprint(size),
+				"--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0", "--listen-peer", peers[i],
+				"--bootstrap-expect", fmt.Sprint(size),
 			}
 			if i+1 < size {
-				args = append(args, "--join", gossip[i+1])
+				args = append(args, "--join", peers[i+1])
 			}
 			all = append(all, StartProcess(t, binary, args...))
 		}

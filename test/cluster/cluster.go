@@ -35,6 +35,10 @@ type Options struct {
 	K int
 	// Upstream is the URL of the pool's upstream.
 	Upstream string
+	// Upstreams, in place of Upstream, have a k of their own; K is their sum. Settings are
+	// further keys of the pool, in YAML.
+	Upstreams []Upstream
+	Settings  string
 	// Binding is late or early; default late.
 	Binding string
 	// QueueTimeout and QueueLimit of the pool; default 60 s and 20,000.
@@ -50,8 +54,6 @@ type Options struct {
 	Durable bool
 	// KeyFile holds the cluster's key; none if empty.
 	KeyFile string
-	// GossipKey in base64, or GossipKeys, a file of them; none if empty.
-	GossipKey, GossipKeys string
 	// Tokens is a file with admin tokens. Empty: a token of the test's own, where one is needed.
 	Tokens string
 	// TLS between the gateways; none if nil.
@@ -75,9 +77,17 @@ type Options struct {
 	// Hosts of the gateways, in the order of their start. Gateways without one
 	// run on loopback.
 	Hosts []Host
+	// Cuts returns what was cut in the network so far; nil: nothing is.
+	Cuts func() []Cut
 	// Dial reaches the gateways' Clients addresses from the test; default: as
 	// the test process does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Upstream has a k of its own.
+type Upstream struct {
+	URL string
+	K   int
 }
 
 // Pool is one more pool.
@@ -127,9 +137,13 @@ type Cluster struct {
 	// Gateways in the order of their start. Those that have ended stay.
 	Gateways []*Gateway
 
-	opt Options
-	dir string
-	tcp map[string]string // addresses for TCP connections, by gateway and pool
+	mu      sync.Mutex // for Restart, which others may watch
+	ever    []*Gateway // all that were ever started
+	caused  []string
+	watched bool // see WatchStatus
+	opt     Options
+	dir     string
+	tcp     map[string]string // addresses for TCP connections, by gateway and pool
 }
 
 // Start starts gateways and waits until all of them are ready. They end with
@@ -137,10 +151,10 @@ type Cluster struct {
 func Start(tb testing.TB, opt Options) *Cluster {
 	tb.Helper()
 	c := &Cluster{opt: opt.withDefaults(), dir: memoryDir(tb), tcp: make(map[string]string)}
-	endTogether(tb, c)
 	for range c.opt.Gateways {
 		c.launch(tb, c.opt.Gateways)
 	}
+	endTogether(tb, c)
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*patience) // messages may be slow
 	defer cancel()
 	for _, g := range c.Gateways {
@@ -164,9 +178,10 @@ func memoryDir(tb testing.TB) string {
 }
 
 // endTogether ends the gateways at the same time, which is quicker than what
-// each process does for itself.
+// each process does for itself; and before that it judges what they have said.
 func endTogether(tb testing.TB, c *Cluster) {
 	tb.Cleanup(func() {
+		c.judgeWords(tb)
 		var wg sync.WaitGroup
 		for _, g := range c.Gateways {
 			wg.Go(func() { _, _ = g.Stop() }) // complained about when the process is ended for good
@@ -187,6 +202,7 @@ func (c *Cluster) LaunchStranger(tb testing.TB, name string, edit func(*Options)
 	tb.Helper()
 	other := &Cluster{opt: c.opt, dir: tb.TempDir(), tcp: make(map[string]string), Gateways: c.Gateways}
 	edit(&other.opt)
+	c.Causes("refused", "a gateway was refused: its name is in use")
 	return other.start(tb, name, 1)
 }
 
@@ -204,7 +220,7 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 	if i := len(c.Gateways); i < len(c.opt.Hosts) {
 		host = c.opt.Hosts[i]
 	}
-	listen := [4]string{host.Clients + ":0", host.Clients + ":0", host.Peers + ":0", host.Peers + ":0"}
+	listen := [3]string{host.Clients + ":0", host.Clients + ":0", host.Peers + ":0"}
 	if c.opt.Durable {
 		for i := range listen {
 			if len(c.opt.Hosts) > 0 {
@@ -216,7 +232,7 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 	}
 	token := c.opt.Tokens
 	if host.Clients != loopback.Clients { // others can reach the admin address
-		token = filepath.Join(c.dir, "token")
+		token = c.TokenFile()
 		if _, err := os.Stat(token); err == nil {
 			// The same for all.
 		} else if err := os.WriteFile(token, []byte(rand.Text()), 0o600); err != nil {
@@ -228,26 +244,35 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 			c.tcp[name+" "+p.Name] = ReservePort(tb)
 		}
 	}
-	file := filepath.Join(c.dir, name+".yaml")
+	file := c.ConfigFile(name)
 	if err := os.WriteFile(file, []byte(c.config(name, expect, listen, token)), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	command := append(slices.Clone(host.Command), cmp.Or(c.opt.Binary, Binary(tb)), "serve", "-c", file)
-	return launch(tb, name, command, c.joins(), c.opt.Dial)
+	g := launch(tb, name, command, c.joins(), c.opt.Dial)
+	c.ever = append(c.ever, g)
+	return g
 }
+
+// ConfigFile returns the path of a gateway's configuration.
+func (c *Cluster) ConfigFile(name string) string { return filepath.Join(c.dir, name+".yaml") }
+
+// TokenFile returns the path of the admin token that the gateways share where others can reach their
+// admin addresses.
+func (c *Cluster) TokenFile() string { return filepath.Join(c.dir, "token") }
 
 // joins returns the flags that name the other gateways.
 func (c *Cluster) joins(but ...int) (flags []string) {
 	for i, g := range c.Gateways {
 		if !slices.Contains(but, i) {
-			flags = append(flags, "--join", g.Gossip)
+			flags = append(flags, "--join", g.Peer)
 		}
 	}
 	return flags
 }
 
 // config returns the configuration of one gateway.
-func (c *Cluster) config(name string, expect int, listen [4]string, token string) string {
+func (c *Cluster) config(name string, expect int, listen [3]string, token string) string {
 	o := c.opt
 	var b strings.Builder
 	write := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -260,7 +285,7 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 		role = "witness"
 	}
 	write("node: {name: %q, role: %s, data_dir: %q, admin_token_file: %q}\n", name, role, data, token)
-	write("listen:\n  {http: %q, admin: %q, peer: %q, gossip: %q", listen[0], listen[1], listen[2], listen[3])
+	write("listen:\n  {http: %q, admin: %q, peer: %q", listen[0], listen[1], listen[2])
 	if o.MaxConnections > 0 {
 		write(", max_connections: %d", o.MaxConnections)
 	}
@@ -278,7 +303,7 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	write("]")
 	write("}\ntrusted_proxies: [%s]\n", strings.Join(o.Trusted, ", "))
-	write("cluster:\n  bootstrap_expect: %d\n  key_file: %q\n  gossip_key: %q\n  gossip_key_file: %q\n", expect, o.KeyFile, o.GossipKey, o.GossipKeys)
+	write("cluster:\n  bootstrap_expect: %d\n  key_file: %q\n", expect, o.KeyFile)
 	if host, _, _ := net.SplitHostPort(listen[2]); host != "127.0.0.1" && o.TLS == nil && o.KeyFile == "" {
 		write("  insecure: true\n") // in a namespace of the test's own
 	}
@@ -302,8 +327,20 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 
 // writePools writes what a witness has not: pools, and their routes.
 func (o *Options) writePools(write func(format string, args ...any)) {
-	write("pools:\n  - {name: %s, k: %d, binding: %s, upstreams: [%q], queue: {timeout: %v, limit: %d}, ticket_ttl: %v}\n",
-		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, cmp.Or(o.TicketTTL, admission.DefaultTicketTTL))
+	write("pools:\n  - {name: %s, binding: %s, queue: {timeout: %v, limit: %d}, ticket_ttl: %v, ",
+		PoolName, o.Binding, o.QueueTimeout, o.QueueLimit, cmp.Or(o.TicketTTL, admission.DefaultTicketTTL))
+	if o.Settings != "" {
+		write("%s, ", o.Settings)
+	}
+	if o.Upstreams == nil {
+		write("k: %d, upstreams: [%q]}\n", o.K, o.Upstream)
+	} else {
+		write("upstreams: [")
+		for _, u := range o.Upstreams {
+			write("{url: %q, k: %d}, ", u.URL, u.K)
+		}
+		write("]}\n")
+	}
 	for _, p := range o.Pools {
 		write("  - {name: %s, k: %d, upstreams: [%q]", p.Name, p.K, p.Upstream)
 		if p.Settings != "" {
@@ -335,8 +372,12 @@ func (c *Cluster) DataDir(name string) string { return filepath.Join(c.dir, name
 func (c *Cluster) Restart(tb testing.TB, i int) *Gateway {
 	tb.Helper()
 	old := c.Gateways[i]
-	c.Gateways[i] = launch(tb, old.Name, old.command, c.joins(i), c.opt.Dial)
-	return c.Gateways[i]
+	g := launch(tb, old.Name, old.command, c.joins(i), c.opt.Dial)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Gateways[i] = g
+	c.ever = append(c.ever, g)
+	return g
 }
 
 // Pools returns the pool named PoolName as each gateway sees it.

@@ -327,7 +327,7 @@ func TestComeAndGo(t *testing.T) {
 			inFlight, most, total := judge.Counts()
 			t.Logf("%v; %d reached the upstream, most in flight %d (k %d); whole again %v after the last client", did, total, most, k, whole.Round(time.Millisecond))
 			t.Logf("goroutines before %v, afterwards %v", before, goroutines(t, c))
-			if inFlight != 0 || most != k {
+			if inFlight != 0 || most > k {
 				t.Errorf("in flight at the upstream: %d, at most %d; k is %d", inFlight, most, k)
 			}
 			freshAtEach(t, c)

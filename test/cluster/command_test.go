@@ -57,7 +57,7 @@ func simple(upstream string, more ...string) []string {
 	return append([]string{
 		"serve", "--upstream", upstream, "--k", "3",
 		"--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0",
-		"--listen-peer", "127.0.0.1:0", "--listen-gossip", "127.0.0.1:0",
+		"--listen-peer", "127.0.0.1:0",
 	}, more...)
 }
 
@@ -93,7 +93,7 @@ func TestServeWithoutFile(t *testing.T) {
 
 	// Each address in use is an error that names it.
 	for flag, addr := range map[string]string{
-		"--listen-http": g.HTTP, "--listen-admin": g.Admin, "--listen-peer": g.Peer, "--listen-gossip": g.Gossip,
+		"--listen-http": g.HTTP, "--listen-admin": g.Admin, "--listen-peer": g.Peer,
 	} {
 		expect(t, 1, []string{addr, "in use"}, simple(url, flag, addr, "--name", "second")...)
 	}

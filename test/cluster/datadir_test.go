@@ -25,6 +25,7 @@ func TestMisuse(t *testing.T) {
 	t.Parallel()
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url})
+	c.Causes("a gateway of another cluster is not let in", "the gateway cannot go on")
 	joins := c.joins()
 	t.Run("name", func(t *testing.T) {
 		twin := c.LaunchStranger(t, c.Gateways[0].Name, func(*Options) {})
@@ -138,7 +139,7 @@ func expectNoStart(t *testing.T, dir, name string, joins []string, words ...stri
 	t.Helper()
 	c := &Cluster{opt: Options{K: 2, Upstream: "http://127.0.0.1:9", Durable: true}.withDefaults(), dir: dir}
 	file := filepath.Join(dir, name+".yaml")
-	listen := [4]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
+	listen := [3]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
 	if err := os.WriteFile(file, []byte(c.config(name, 1, listen, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +218,7 @@ func TestDiskFull(t *testing.T) {
 	const k = 2
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
 	c := Start(t, Options{Gateways: 2, K: k, Upstream: url, Durable: true})
+	c.Causes("the gateway cannot go on", "the disk of data_dir is nearly full")
 	d := mountDisk(t, c.DataDir("gw-3"), 256<<10)
 	g := c.Launch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -225,7 +227,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.fill(t)
-	for n := range 5 { // each is agreed, and written down, by all
+	for n := range 51 { // each is agreed, and written down, by all; a page of the file takes some
 		setK(t, c.Gateways[0], PoolName, k+n%2)
 	}
 	code, err := g.Wait(patience)

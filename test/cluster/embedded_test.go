@@ -24,7 +24,7 @@ func TestEmbeddedNode(t *testing.T) {
 	n, err := kgate.Start(t.Context(), kgate.Config{
 		Name: "program",
 		Peers: kgate.Peers{
-			Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0", Join: []string{c.Gateways[0].Gossip, c.Gateways[1].Gossip},
+			Listen: "127.0.0.1:0", Join: []string{c.Gateways[0].Peer, c.Gateways[1].Peer},
 		},
 		Pools: []kgate.Pool{{Name: PoolName, K: k, QueueLimit: 20_000}},
 	})

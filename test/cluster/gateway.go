@@ -20,8 +20,8 @@ import (
 type Gateway struct {
 	*Process
 	Name string
-	// HTTP, Admin, Peer and Gossip are the addresses it listens on.
-	HTTP, Admin, Peer, Gossip string
+	// HTTP, Admin and Peer are the addresses it listens on.
+	HTTP, Admin, Peer string
 	// HTTPS is where it serves clients over TLS, if it does.
 	HTTPS string
 
@@ -57,7 +57,7 @@ func launch(tb testing.TB, name string, command, flags []string, dial dialFunc) 
 	if err != nil {
 		tb.Fatalf("%s: %v", name, err)
 	}
-	g.HTTP, g.Admin, g.Peer, g.Gossip = r.Text("http"), r.Text("admin"), r.Text("peer"), r.Text("gossip")
+	g.HTTP, g.Admin, g.Peer = r.Text("http"), r.Text("admin"), r.Text("peer")
 	if r := g.Log.Records("listening for clients over TLS"); len(r) > 0 {
 		g.HTTPS = r[0].Text("https")
 	}

@@ -19,7 +19,7 @@ import (
 // Use is one use of a slot, as its client and the upstream saw it. The slot was granted
 // after Asked and no later than Began.
 type Use struct {
-	Fence        string
+	From, Fence  string // From is the gateway through which a Load has sent the request
 	Asked, Began time.Time
 	// Ended is when the use was last seen; zero: it has not ended.
 	Ended time.Time
@@ -36,8 +36,10 @@ type Change struct {
 const checking = 10 * time.Second
 
 // CheckHistory checks the uses of a pool's slots against a counting semaphore whose fences
-// grow for each token, and over epochs: there has to be an order of all grants, each within
-// its time, that such a semaphore allows. Porcupine looks for it.
+// grow for each token, and over clusters: there has to be an order of all grants, each within
+// its time, that such a semaphore allows. Porcupine looks for it. Epochs order only the uses of
+// one token: a gateway that is cut off may go on granting its tokens in its old epoch until its
+// lease ends, while others grant theirs in a newer one.
 func CheckHistory(tb testing.TB, pool string, k int, uses []Use, changes ...Change) {
 	tb.Helper()
 	began := time.Now()
@@ -74,10 +76,20 @@ func checkHistory(k int, uses []Use, changes []Change) error {
 	var with []string
 	for _, u := range uses[:first] {
 		if u.Ended.IsZero() || u.Ended.After(bad.Asked) {
-			with = append(with, u.Fence)
+			with = append(with, u.since(bad.Asked))
 		}
 	}
-	return fmt.Errorf("no semaphore of %d allows use %d, %s, beside and after the others; in use since it was asked for: %s", k, first+1, bad.Fence, strings.Join(with, " "))
+	return fmt.Errorf("no semaphore of %d allows use %d, %s, beside and after the others; in use since it was asked for, times from then:\n%s",
+		k, first+1, bad.since(bad.Asked), strings.Join(with, "\n"))
+}
+
+// since says when the use was asked for, began and ended, counted from zero.
+func (u Use) since(zero time.Time) string {
+	ended := "not ended"
+	if !u.Ended.IsZero() {
+		ended = u.Ended.Sub(zero).String()
+	}
+	return fmt.Sprintf("%s: through %s, asked %v, began %v, ended %s", u.Fence, u.From, u.Asked.Sub(zero), u.Began.Sub(zero), ended)
 }
 
 // grant is what a fence says, and its place among those of its history.
@@ -85,7 +97,7 @@ type grant struct {
 	founded, number, serial uint64
 	token                   uint64
 
-	epoch, series, place int // counted from 0, without gaps
+	cluster, series, place int // counted from 0, without gaps
 }
 
 // parseGrant reads pool/founded/epoch/serial.
@@ -106,18 +118,18 @@ func parseGrant(fence string) (g grant, err error) {
 	return g, nil
 }
 
-// size of an epoch.
+// size of a cluster, from its founding to the next.
 type size struct{ grants, tokens int }
 
-// place puts grants in the order of their fences: of the epochs, and of the uses of each token
-// in an epoch. Grants with the same fence get the same place.
-func place(grants []grant) (epochs []size) {
+// place puts grants in the order of their fences: of the clusters, and of the uses of each token
+// in a cluster. Grants with the same fence get the same place.
+func place(grants []grant) (clusters []size) {
 	order := make([]*grant, len(grants))
 	for i := range grants {
 		order[i] = &grants[i]
 	}
 	slices.SortFunc(order, func(a, b *grant) int {
-		return cmp.Or(cmp.Compare(a.founded, b.founded), cmp.Compare(a.number, b.number), cmp.Compare(a.token, b.token), cmp.Compare(a.serial, b.serial))
+		return cmp.Or(cmp.Compare(a.founded, b.founded), cmp.Compare(a.token, b.token), cmp.Compare(a.number, b.number), cmp.Compare(a.serial, b.serial))
 	})
 	for i, g := range order {
 		var before *grant
@@ -125,21 +137,21 @@ func place(grants []grant) (epochs []size) {
 			before = order[i-1]
 		}
 		switch {
-		case before == nil || before.founded != g.founded || before.number != g.number:
-			epochs = append(epochs, size{tokens: 1})
+		case before == nil || before.founded != g.founded:
+			clusters = append(clusters, size{tokens: 1})
 			g.series, g.place = 0, 0
 		case before.token != g.token:
-			epochs[len(epochs)-1].tokens++
+			clusters[len(clusters)-1].tokens++
 			g.series, g.place = before.series+1, 0
-		case before.serial != g.serial:
+		case before.number != g.number || before.serial != g.serial:
 			g.series, g.place = before.series, before.place+1
 		default:
 			g.series, g.place = before.series, before.place
 		}
-		g.epoch = len(epochs) - 1
-		epochs[g.epoch].grants++
+		g.cluster = len(clusters) - 1
+		clusters[g.cluster].grants++
 	}
-	return epochs
+	return clusters
 }
 
 // step is what happens to the semaphore.
@@ -152,16 +164,16 @@ type step struct {
 // slots is the semaphore's state.
 type slots struct {
 	k, held int
-	epoch   int
-	granted int // in the epoch
-	// turns of each token in the epoch: 2n if its use n may begin, one more while that lasts.
+	cluster int
+	granted int // in the cluster
+	// turns of each token in the cluster: 2n if its use n may begin, one more while that lasts.
 	turns []int
 }
 
 // semaphore is one of k, with growing fences for each token.
-func semaphore(k int, epochs []size) porcupine.Model {
+func semaphore(k int, clusters []size) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return slots{k: k, epoch: -1} },
+		Init: func() any { return slots{k: k, cluster: -1} },
 		Step: func(state, input, _ any) (bool, any) {
 			s, in := state.(slots), input.(step)
 			switch {
@@ -171,24 +183,24 @@ func semaphore(k int, epochs []size) porcupine.Model {
 			case in.release:
 				return s.give(in.grant)
 			default:
-				return s.take(in.grant, epochs)
+				return s.take(in.grant, clusters)
 			}
 		},
 		Equal: func(a, b any) bool {
 			x, y := a.(slots), b.(slots)
-			return x.k == y.k && x.held == y.held && x.epoch == y.epoch && x.granted == y.granted && slices.Equal(x.turns, y.turns)
+			return x.k == y.k && x.held == y.held && x.cluster == y.cluster && x.granted == y.granted && slices.Equal(x.turns, y.turns)
 		},
 	}
 }
 
-func (s slots) take(g *grant, epochs []size) (bool, slots) {
+func (s slots) take(g *grant, clusters []size) (bool, slots) {
 	if s.held >= s.k {
 		return false, s
 	}
-	if g.epoch == s.epoch+1 && (s.epoch < 0 || s.granted == epochs[s.epoch].grants) {
-		s.epoch, s.granted, s.turns = g.epoch, 0, make([]int, epochs[g.epoch].tokens)
+	if g.cluster == s.cluster+1 && (s.cluster < 0 || s.granted == clusters[s.cluster].grants) {
+		s.cluster, s.granted, s.turns = g.cluster, 0, make([]int, clusters[g.cluster].tokens)
 	}
-	if g.epoch != s.epoch || s.turns[g.series] != 2*g.place {
+	if g.cluster != s.cluster || s.turns[g.series] != 2*g.place {
 		return false, s
 	}
 	s.held++
@@ -199,7 +211,7 @@ func (s slots) take(g *grant, epochs []size) (bool, slots) {
 }
 
 func (s slots) give(g *grant) (bool, slots) {
-	if g.epoch == s.epoch {
+	if g.cluster == s.cluster {
 		if s.turns[g.series] != 2*g.place+1 {
 			return false, s
 		}
@@ -207,7 +219,7 @@ func (s slots) give(g *grant) (bool, slots) {
 		s.turns[g.series]++
 	}
 	s.held--
-	return g.epoch <= s.epoch, s
+	return g.cluster <= s.cluster, s
 }
 
 // operations returns the history as Porcupine takes it. A release is a point in time: a later

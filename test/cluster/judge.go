@@ -79,9 +79,12 @@ func NewJudgeAt(tb testing.TB, l net.Listener, h http.Handler) (*Judge, *http.Se
 // when the handler has returned.
 func (j *Judge) around(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == healthPath { // checks come beside the k requests
+			return
+		}
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
 		v := &visit{conn: conn, from: r.Header.Get(fromHeader)}
-		j.enter(v, Use{Fence: r.Header.Get(FenceHeader), Asked: sentAt(r)})
+		j.enter(v, Use{From: v.from, Fence: r.Header.Get(FenceHeader), Asked: sentAt(r)})
 		defer j.leave(v)
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, leaver{j, v})))
 	})
@@ -109,13 +112,16 @@ func (j *Judge) enter(v *visit, u Use) {
 	u.Began = time.Now() // before it is seen who else is in flight
 	v.open = u.Began
 	j.visits[v] = struct{}{}
+	if j.keeps { // before it is seen who has left: this one may have
+		j.arrivals = append(j.arrivals, Arrival{At: u.Began, From: v.from, Use: u})
+		v.number = len(j.arrivals)
+	}
 	if len(j.visits) > j.most || j.keeps {
 		j.forgetClosed()
 	}
 	j.most = max(j.most, len(j.visits))
 	if j.keeps {
-		j.arrivals = append(j.arrivals, Arrival{At: u.Began, From: v.from, InFlight: len(j.visits), Use: u})
-		v.number = len(j.arrivals)
+		j.arrivals[v.number-1].InFlight = len(j.visits)
 	}
 }
 

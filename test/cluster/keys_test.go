@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -40,6 +41,7 @@ func TestKeyReplaced(t *testing.T) {
 	}
 	write(old)
 	c := Start(t, Options{K: k, Upstream: url, KeyFile: file})
+	c.Causes("connection to a peer closed: its certificate is no longer good")
 	ring, err := clusterkey.Parse([]byte(old))
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +50,7 @@ func TestKeyReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	holder := holds(t, c.Gateways[0].Peer, config)
+	holder := holds(t, c.Gateways[0], "gw-9", config)
 	stop := background(t, c, 30)
 	for step, keys := range [][]string{{old, next}, {next, old}, {next}} {
 		write(keys...)
@@ -87,21 +89,26 @@ func readAgain(t *testing.T, c *Cluster, times int) {
 	}
 }
 
-// holds opens a control stream to a peer port.
-func holds(t *testing.T, addr string, config *tls.Config) net.Conn {
+// holds opens a connection to the peer port of a gateway, as the one of another name.
+func holds(t *testing.T, to *Gateway, as string, config *tls.Config) net.Conn {
 	t.Helper()
 	config.InsecureSkipVerify = true // it is the gateway that checks here
-	conn, err := tls.Dial("tcp", addr, config)
+	conn, err := tls.Dial("tcp", to.Peer, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	opening := make([]byte, 8)
-	if _, err := conn.Write([]byte("kgat\x05\x03\x00\x00")); err != nil {
+	hello := []byte{}
+	for _, text := range []string{as, "boot", "127.0.0.1:1", to.Name} {
+		hello = append(append(hello, byte(len(text))), text...)
+	}
+	hello = append(hello, 1, 0)
+	if _, err := conn.Write(append([]byte("kgat\x05\x01\x00\x00\x00"+string(rune(len(hello)))), hello...)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(opening); err != nil || opening[5] != 1 {
-		t.Fatalf("the control stream is refused: %q, %v", opening, err)
+		t.Fatalf("the connection is refused: %q, %v", opening, err)
 	}
 	return conn
 }
@@ -109,13 +116,13 @@ func holds(t *testing.T, addr string, config *tls.Config) net.Conn {
 func isClosed(t *testing.T, holder net.Conn) {
 	t.Helper()
 	_ = holder.SetReadDeadline(time.Now().Add(soon))
-	if _, err := holder.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+	if _, err := io.Copy(io.Discard, holder); os.IsTimeout(err) {
 		t.Errorf("a connection of the old key is still open: %v", err)
 	}
 }
 
 // TestCertificatesReplaced replaces everything else at the same time, as docs/keys.md says:
-// the authority, the gateways' certificate, the gossip key, the admin token and the
+// the authority, the gateways' certificate, the admin token and the
 // certificate for clients.
 func TestCertificatesReplaced(t *testing.T) {
 	if testing.Short() {
@@ -142,37 +149,34 @@ func TestCertificatesReplaced(t *testing.T) {
 		return string(data)
 	}
 	old, next := NewTLSFiles(t), NewTLSFiles(t)
-	oldKey, nextKey := gossipKey(t), gossipKey(t)
 	oldToken, nextToken := rand.Text(), rand.Text()
 	used := &TLSFiles{CA: write("ca.pem", read(old.CA)), Cert: write("cert.pem", read(old.Cert)), Key: write("key.pem", read(old.Key))}
 	shown := &TLSFiles{Cert: write("client.pem", read(old.Cert)), Key: write("client-key.pem", read(old.Key))}
 	c := Start(t, Options{
-		K: k, Upstream: url, TLS: used, GossipKeys: write("gossip.key", oldKey), Tokens: write("token", oldToken), ClientTLS: shown,
+		K: k, Upstream: url, TLS: used, Tokens: write("token", oldToken), ClientTLS: shown,
 	})
+	c.Causes("connection to a peer closed: its certificate is no longer good")
 	pair, err := tls.LoadX509KeyPair(old.Cert, old.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	holder := holds(t, c.Gateways[0].Peer, &tls.Config{Certificates: []tls.Certificate{pair}})
+	holder := holds(t, c.Gateways[0], "gw-5", &tls.Config{Certificates: []tls.Certificate{pair}})
 	stop := background(t, c, 30)
 
 	write("ca.pem", read(old.CA), read(next.CA))
-	write("gossip.key", oldKey, nextKey)
 	write("token", oldToken, nextToken)
 	write("client.pem", read(next.Cert))
 	write("client-key.pem", read(next.Key))
 	readAgain(t, c, 1)
 	write("cert.pem", read(next.Cert))
 	write("key.pem", read(next.Key))
-	write("gossip.key", nextKey, oldKey)
 	readAgain(t, c, 2)
 	write("ca.pem", read(next.CA))
-	write("gossip.key", nextKey)
 	write("token", nextToken)
 	readAgain(t, c, 3)
 
 	isClosed(t, holder)
-	expectOutside(t, c, c.LaunchStranger(t, "foreign", func(o *Options) { o.TLS, o.GossipKeys = old, write("old.key", oldKey) }))
+	expectOutside(t, c, c.LaunchStranger(t, "foreign", func(o *Options) { o.TLS = old }))
 	for _, g := range c.Gateways {
 		asks(t, g, nextToken, http.StatusOK)
 		asks(t, g, oldToken, http.StatusUnauthorized)

@@ -55,6 +55,7 @@ func TestKill(t *testing.T) {
 			r.judge = judge
 			r.c = Start(t, Options{Gateways: size, K: r.k, Upstream: url, Durable: true, Lease: r.lease})
 			judge.Keep()
+			r.c.WatchStatus(t)
 			// Two gateways can use all slots, and none can have more than four: the
 			// slots of the others go on.
 			r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 4})

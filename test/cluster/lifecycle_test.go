@@ -142,7 +142,7 @@ func TestRollingRestart(t *testing.T) {
 func noTrouble(t *testing.T, logs []*Log) {
 	t.Helper()
 	// These are the machine's: its disk, and that a gateway which has just started does not hear of the others for a while.
-	slow := []string{"the disk of data_dir is slow", "not in a cluster yet", "cannot reach peer"}
+	slow := []string{"the disk of data_dir is slow", "not in the cluster", "cannot reach peer"}
 	for _, log := range logs {
 		lines, _ := log.Lines()
 		for _, line := range lines {

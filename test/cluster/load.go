@@ -19,6 +19,9 @@ import (
 // fromHeader names to an upstream the gateway that a Load has asked.
 const fromHeader = "Test-Gateway"
 
+// healthPath is what health checks ask upstreams for.
+const healthPath = "/test-health"
+
 // sentHeader tells a Judge when a Load has sent a request, in nanoseconds since the start of
 // this process, in which both run.
 const sentHeader = "Test-Sent"

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -70,17 +71,22 @@ func (r Record) Text(name string) string {
 	return s
 }
 
-// Records returns the lines with that message.
-func (l *Log) Records(message string) []Record {
+// all returns the lines.
+func (l *Log) all() []Record {
 	lines, _ := l.Lines()
 	var out []Record
 	for _, line := range lines {
 		var r Record
-		if json.Unmarshal([]byte(line), &r) == nil && r.Text("msg") == message {
+		if json.Unmarshal([]byte(line), &r) == nil {
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// Records returns the lines with that message.
+func (l *Log) Records(message string) []Record {
+	return slices.DeleteFunc(l.all(), func(r Record) bool { return r.Text("msg") != message })
 }
 
 // Stray returns the first line that is not in JSON, if there is one: of serf, raft

@@ -9,6 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	strictWords = true
 	code := Main(m)
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)

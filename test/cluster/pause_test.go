@@ -54,6 +54,7 @@ func (r *pauseRun) start(t *testing.T) {
 		{Name: "long", K: pauseLongK, Upstream: longURL},
 		{Name: "patient", K: pauseLongK, Upstream: patientURL, Settings: fmt.Sprintf("reclaim: hold, hold: {max: %v}", r.stop+4*r.lease)},
 	}})
+	r.c.Causes("upstream is silent")
 }
 
 // wake watches what a gateway sends after it was stopped.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,15 +23,20 @@ type Process struct {
 	// Log is what the process writes to its standard error.
 	Log *Log
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when the process has ended
+	began time.Time
+
+	mu   sync.Mutex
+	acts []act     // signals, in their order
+	gone time.Time // zero: it runs
 }
 
 // StartProcess starts a process, which ends with the test at the latest: by
 // SIGTERM, or by SIGKILL if it does not obey.
 func StartProcess(tb testing.TB, binary string, args ...string) *Process {
 	tb.Helper()
-	p := &Process{Log: newLog(), cmd: exec.Command(binary, args...), done: make(chan struct{})}
+	p := &Process{Log: newLog(), cmd: exec.Command(binary, args...), done: make(chan struct{}), began: time.Now()}
 	p.cmd.Stderr = p.Log
 	p.cmd.Env = plainEnv()
 	if err := p.cmd.Start(); err != nil {
@@ -39,6 +45,9 @@ func StartProcess(tb testing.TB, binary string, args ...string) *Process {
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait() // what it says is in ProcessState
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.gone = time.Now()
 	}()
 	tb.Cleanup(func() {
 		if err := p.end(); err != nil {
@@ -64,6 +73,9 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal. A process that has ended takes none.
 func (p *Process) Signal(s syscall.Signal) error {
+	p.mu.Lock()
+	p.acts = append(p.acts, act{time.Now(), s})
+	p.mu.Unlock()
 	err := p.cmd.Process.Signal(s)
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil

@@ -69,6 +69,7 @@ func TestReload(t *testing.T) {
 	_, _, before := NewJudge(t, upstream.at("old"))
 	_, _, after := NewJudge(t, upstream.at("new"))
 	c := Start(t, Options{K: 1, Upstream: before})
+	c.Causes("configuration changed: needs a restart", "error in the configuration", "not reloaded: the configuration has errors, and the old one stays")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	r := &reloading{t: t, ctx: ctx, c: c, client: &http.Client{Transport: &http.Transport{}}}

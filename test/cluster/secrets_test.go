@@ -24,18 +24,18 @@ func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	_, upstream := ServeUpstream(t, demo.UpstreamConfig{})
 	dir := t.TempDir()
-	if out, errs, code := run(t, "keygen", "--dir", dir, "--ca", "--gossip", "--token", "--peer", "gw"); code != 0 {
+	if out, errs, code := run(t, "keygen", "--dir", dir, "--ca", "--token", "--peer", "gw"); code != 0 {
 		t.Fatal(out, errs)
 	}
 	file := filepath.Join(dir, "kgate.yaml")
 	at := func(name string) string { return filepath.Join(dir, name) }
 	config := fmt.Sprintf(`
 node: {name: gw, admin_token_file: %q}
-listen: {http: "127.0.0.1:0", admin: "127.0.0.1:0", peer: "127.0.0.1:0", gossip: "127.0.0.1:0"}
-cluster: {gossip_key_file: %q, tls: {ca: %q, cert: %q, key: %q}}
+listen: {http: "127.0.0.1:0", admin: "127.0.0.1:0", peer: "127.0.0.1:0"}
+cluster: {tls: {ca: %q, cert: %q, key: %q}}
 pools: [{name: pool, k: 1, tickets: true, upstreams: [%q]}]
 log: {level: debug}
-`, at("admin.token"), at("gossip.key"), at("ca.pem"), at("gw.pem"), at("gw-key.pem"), upstream)
+`, at("admin.token"), at("ca.pem"), at("gw.pem"), at("gw-key.pem"), upstream)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func secretsIn(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	secrets := make(map[string][]byte)
 	for name, file := range map[string]string{
-		"the gossip key": "gossip.key", "the admin token": "admin.token", "the gateway's key": "gw-key.pem",
+		"the admin token": "admin.token", "the gateway's key": "gw-key.pem",
 	} {
 		data, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {

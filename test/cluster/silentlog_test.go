@@ -31,7 +31,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 	}
 	clients := ReservePort(t)
 	cmd := exec.Command(Binary(t), "serve", "--name=gw", "--k=1", "--upstream="+url, "--log-level=debug",
-		"--listen-http="+clients, "--listen-admin="+ReservePort(t), "--listen-peer="+ReservePort(t), "--listen-gossip="+ReservePort(t))
+		"--listen-http="+clients, "--listen-admin="+ReservePort(t), "--listen-peer="+ReservePort(t))
 	cmd.Stderr, cmd.Env = w, plainEnv()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -50,10 +50,10 @@ func TestSocketOutlivesItsGateway(t *testing.T) {
 	}
 	early := ask("/")
 	for round := range 2 {
-		admin := ReservePort(t)
+		admin, log := ReservePort(t), newLog()
 		cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", Binary(t), "serve", "--k=2", "--upstream="+upstream,
-			"--listen-admin="+admin, "--listen-peer="+ReservePort(t), "--listen-gossip="+ReservePort(t))
-		cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(plainEnv(), "LISTEN_FDS=1", "LISTEN_FDNAMES=http"), []*os.File{file}, os.Stderr
+			"--listen-admin="+admin, "--listen-peer="+ReservePort(t))
+		cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(plainEnv(), "LISTEN_FDS=1", "LISTEN_FDNAMES=http"), []*os.File{file}, log
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,10 @@ func TestSocketOutlivesItsGateway(t *testing.T) {
 			t.Errorf("who was served when gateway %d ended: %v", round, err)
 		}
 		if err := cmd.Wait(); err != nil {
-			t.Error(err)
+			t.Errorf("%v:\n%s", err, log.Tail(20))
+		}
+		if len(log.Records("requests were aborted")) > 0 {
+			t.Errorf("it says that requests were aborted:\n%s", log.Tail(20))
 		}
 	}
 }

@@ -27,6 +27,7 @@ func TestStalls(t *testing.T) {
 	j, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, held) }))
 	j.Keep()
 	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease})
+	c.WatchStatus(t)
 	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 8})
 	Span(t, calm)
 	usual := float64(len(j.Since(time.Now().Add(-time.Second))))

@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/base64"
 	"net/http"
 	"testing"
 	"time"
@@ -44,33 +42,6 @@ func expectOutside(t *testing.T, c *Cluster, stranger *Gateway) {
 	}
 }
 
-func gossipKey(t *testing.T) string {
-	t.Helper()
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		t.Fatal(err)
-	}
-	return base64.StdEncoding.EncodeToString(key)
-}
-
-// TestGossipKey has gateways without the key, or with another, try to join.
-func TestGossipKey(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes several seconds")
-	}
-	t.Parallel()
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
-	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url, GossipKey: gossipKey(t)})
-	expectOutside(t, c, c.LaunchStranger(t, "wrong-key", func(o *Options) { o.GossipKey = gossipKey(t) }))
-	expectOutside(t, c, c.LaunchStranger(t, "no-key", func(o *Options) { o.GossipKey = "" }))
-	freshAtRoot(t, c)
-	for _, g := range c.Gateways {
-		if lines, _ := g.Log.Lines(); len(lines) > 60 {
-			t.Errorf("%s has logged %d lines", g.Name, len(lines))
-		}
-	}
-}
-
 // foreigner opens a TLS connection with a certificate of another authority.
 func foreigner(t *testing.T, addr string) {
 	t.Helper()
@@ -98,7 +69,7 @@ func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	const k = 3
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
-	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t), GossipKey: gossipKey(t)})
+	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t)})
 	stop := background(t, c, 30)
 	expectOutside(t, c, c.LaunchStranger(t, "plaintext", func(o *Options) { o.TLS = nil }))
 	expectOutside(t, c, c.LaunchStranger(t, "foreign", func(o *Options) { o.TLS = NewTLSFiles(t) }))

@@ -35,6 +35,7 @@ func (x *Unequal) Handler() http.Handler { return x.judge.around(x.u) }
 // Run has the clients ask at the addresses for a while. No request may fail, at most k may
 // be in flight, and the mean waits at each address must be within this part of the mean of
 // all; in the ordinary run within half of it: turns by address would put them 70 to 110 % off.
+// The window must hold many waits for that, which it does not on a machine that is very busy.
 func (x *Unequal) Run(t *testing.T, addresses []string, window time.Duration, within float64) {
 	t.Helper()
 	clients := map[int][]int{3: {63, 18, 9}, 5: {45, 18, 9, 9, 9}}[len(addresses)]
@@ -56,6 +57,10 @@ func (x *Unequal) Run(t *testing.T, addresses []string, window time.Duration, wi
 	mean := result.Overall.Access.Mean
 	if !Soak() {
 		within = 0.5
+		if window < 3*mean {
+			t.Logf("mean wait %v, too long to compare means within %v", mean, window)
+			return
+		}
 	}
 	for i, s := range result.Targets {
 		t.Logf("%d clients: %d answers, mean wait %v", clients[i], s.Access.Count, s.Access.Mean.Round(100*time.Microsecond))

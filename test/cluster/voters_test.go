@@ -183,6 +183,9 @@ func TestLeaveByForce(t *testing.T) {
 		}
 	}
 	voters("1") // a pair has one
+	if out, _, _ := run(t, "status", "--admin", "http://"+leads.Admin); strings.Contains(out, others[0].Name) {
+		t.Errorf("%s was taken out, and the status waits for it:\n%s", others[0].Name, out)
+	}
 	// It may come back, and three vote again.
 	others[0] = c.Restart(t, slices.Index(c.Gateways, others[0]))
 	if err := others[0].AwaitReady(ctx); err != nil {

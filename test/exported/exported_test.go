@@ -15,7 +15,7 @@ import (
 const module = "github.com/kgate/kgate"
 
 // public packages are imported by others than us.
-var public = []string{module, module + "/client"}
+var public = []string{module, module + "/client", module + "/gateway"}
 
 // TestExportedNamesHaveUsers: an exported function, type, variable, constant or
 // method is used by another package, be it a test. A method that an interface

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +26,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
+// others reports whether what takes long is asked for: cases that are fetched, and other servers.
+func others() bool { return os.Getenv("KGATE_FOREIGN") != "" || os.Getenv("KGATE_SOAK") != "" }
+
 // fetch returns a directory with the newest version of a repository.
 func fetch(t *testing.T, variable, repository string) string {
 	t.Helper()
-	if os.Getenv("KGATE_FOREIGN") == "" {
+	if !others() {
 		t.Skip("fetches what is not ours: set KGATE_FOREIGN=1")
 	}
 	if other := os.Getenv(variable); other != "" {
@@ -55,17 +58,26 @@ func servers(t *testing.T) []server {
 			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("Content-Type", "text/plain")
+		if r.URL.Path == "/echo" { // Http11Probe asks so which fields have come
+			_ = r.Header.Write(w)
+			return
+		}
 		_, _ = w.Write(body)
 	}))
 	t.Cleanup(upstream.Close)
-	all := []server{{"kgate", gateway(t, upstream.URL)}}
-	behind := strings.TrimPrefix(upstream.URL, "http://")
-	if _, err := exec.LookPath("nginx"); err == nil {
-		all = append(all, server{"nginx", nginx(t, behind)})
+	return before(t, strings.TrimPrefix(upstream.URL, "http://"))
+}
+
+// before starts the gateway, nginx and HAProxy before the upstream at an address.
+func before(t *testing.T, behind string) []server {
+	t.Helper()
+	all := []server{{"kgate", gateway(t, "http://"+behind)}}
+	for name, start := range map[string]func(*testing.T, string) string{"nginx": cluster.StartNginx, "HAProxy": cluster.StartHAProxy} {
+		if _, err := exec.LookPath(strings.ToLower(name)); err == nil {
+			all = append(all, server{name, start(t, behind)})
+		}
 	}
-	if _, err := exec.LookPath("haproxy"); err == nil {
-		all = append(all, server{"HAProxy", haproxy(t, behind)})
-	}
+	slices.SortStableFunc(all[1:], func(a, b server) int { return -strings.Compare(a.name, b.name) })
 	return all
 }
 
@@ -79,7 +91,6 @@ type slot struct{}
 func (slot) Release()                       {}
 func (slot) Fence() string                  { return "p/1/1/1" }
 func (slot) Valid() bool                    { return true }
-func (slot) OnLost(func())                  {}
 func (slot) GrantInfo() admission.GrantInfo { return admission.GrantInfo{} }
 
 func gateway(t *testing.T, upstream string) string {
@@ -107,54 +118,6 @@ func gateway(t *testing.T, upstream string) string {
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close() })
 	return l.Addr().String()
-}
-
-func nginx(t *testing.T, behind string) string {
-	t.Helper()
-	addr, dir := cluster.ReservePort(t), t.TempDir()
-	var temp strings.Builder
-	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		fmt.Fprintf(&temp, "%s_temp_path %s/%s; ", kind, dir, kind)
-	}
-	config := fmt.Sprintf(`daemon off; master_process off; pid %s/pid; error_log /dev/null;
-events { worker_connections 200; }
-http { access_log off; %s
-  server { listen %s; location / { proxy_pass http://%s; proxy_http_version 1.1; proxy_set_header Connection ""; } }
-}
-`, dir, temp.String(), addr, behind)
-	return start(t, addr, "nginx", "-e", "/dev/null", "-p", dir, "-c", write(t, config))
-}
-
-func haproxy(t *testing.T, behind string) string {
-	t.Helper()
-	addr := cluster.ReservePort(t)
-	return start(t, addr, "haproxy", "-db", "-q", "-f", write(t, fmt.Sprintf(`defaults
-  mode http
-  timeout connect 5s
-  timeout client 5s
-  timeout server 5s
-listen all
-  bind %s
-  server up %s
-`, addr, behind)))
-}
-
-func start(t *testing.T, addr, name string, args ...string) string {
-	t.Helper()
-	cluster.StartProcess(t, name, args...)
-	if err := cluster.AwaitListening(t.Context(), addr); err != nil {
-		t.Fatal(err)
-	}
-	return addr
-}
-
-func write(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // answer is what came of bytes.

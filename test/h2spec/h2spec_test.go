@@ -130,7 +130,6 @@ type slot struct{}
 func (slot) Release()                       {}
 func (slot) Fence() string                  { return "p/1/1/1" }
 func (slot) Valid() bool                    { return true }
-func (slot) OnLost(func())                  {}
 func (slot) GrantInfo() admission.GrantInfo { return admission.GrantInfo{} }
 
 func serveGateway(t *testing.T, h http.Handler) *net.TCPAddr {

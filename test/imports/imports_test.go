@@ -35,20 +35,21 @@ var allowed = map[string][]string{
 	"internal/peercall":            {"internal/peercert"},
 	"coordinator":                  {"kmutex"},
 	"chordring":                    {},
-	"chordring/serfring":           {"internal/inbound", "internal/oncelog"},
+	"chordring/serfring":           {"internal/oncelog", "internal/transport", "internal/transport/wire"},
 	"internal/oncelog":             {},
 	"internal/clusterkey":          {},
 	"internal/peercert":            {},
 	"internal/inbound":             {},
 	"internal/transport":           {"internal/peercert", "internal/inbound", "internal/transport/wire", "kmutex", "internal/oncelog"},
 	"internal/transport/wire":      {},
-	"internal/membership":          {"internal/inbound", "internal/peercall", "internal/admission", "chordring", "chordring/serfring", "internal/peercert", "kmutex", "internal/membership/leader", "internal/membership/lease", "internal/membership/views", "internal/journal", "internal/membership/raftfile", "internal/oncelog"},
+	"internal/membership":          {"internal/admission", "chordring/serfring", "kmutex", "internal/membership/core", "internal/membership/views", "internal/journal", "internal/oncelog", "internal/transport", "internal/transport/wire"},
+	"internal/membership/core":     {"kmutex", "internal/membership/leader", "internal/membership/lease", "internal/membership/views"},
 	"internal/journal":             {},
 	"internal/journal/journaltest": {"internal/journal"},
-	"internal/membership/raftfile": {"internal/journal"},
-	"internal/membership/views":    {"internal/admission", "chordring", "kmutex", "internal/membership/leader", "internal/membership/lease"},
+	"internal/membership/views":    {"internal/admission", "chordring", "kmutex", "internal/membership/leader", "internal/membership/lease", "internal/pool", "replication"},
 	"telemetry":                    {"internal/admission", "kmutex"},
 	"telemetry/otlp":               {"internal/oncelog", "telemetry"},
+	"telemetry/prom":               {"telemetry"},
 	"internal/deadline":            {},
 	"internal/pace":                {},
 	"internal/drift":               {},
@@ -57,7 +58,7 @@ var allowed = map[string][]string{
 	"internal/httplist":            {},
 	"internal/socket":              {},
 	"internal/problems":            {"internal/httplist"},
-	"proxy":                        {"internal/admission", "internal/deadline", "internal/headeredit", "internal/httplist", "internal/pace", "internal/problems", "internal/oncelog", "proxy/downstream", "proxy/http1/adapt", "proxy/relay", "proxy/tcpstate", "proxy/upstream"},
+	"proxy":                        {"internal/admission", "internal/deadline", "internal/headeredit", "internal/httplist", "internal/pace", "internal/problems", "internal/oncelog", "proxy/downstream", "proxy/http1", "proxy/http1/adapt", "proxy/relay", "proxy/tcpstate", "proxy/upstream"},
 	"proxy/downstream":             {"internal/deadline", "internal/oncelog", "proxy/http1", "proxy/http1/adapt", "proxy/tcpstate"},
 	"proxy/http1":                  {},
 	"proxy/http1/adapt":            {"proxy/http1"},
@@ -86,13 +87,14 @@ var allowed = map[string][]string{
 	"lab/protocol":                 {"lab/sim"},
 	"lab/protocol/bv95":            {"lab/protocol", "lab/protocol/naimi"},
 	"lab/protocol/central":         {"lab/protocol", "lab/sim"},
-	"lab/protocol/fairk":           {"chordring", "coordinator", "internal/pool", "kmutex", "lab/protocol", "lab/sim", "replication"},
+	"lab/protocol/fairk":           {"chordring", "coordinator", "internal/pool", "kmutex", "lab/protocol", "lab/sim"},
 	"lab/protocol/ideal":           {"lab/protocol", "lab/sim"},
 	"lab/protocol/quorum":          {"chordring", "lab/protocol", "lab/sim"},
 	"lab/protocol/static":          {"lab/protocol", "lab/sim"},
 	"lab/rounds":                   {"lab/meter", "lab/network", "lab/protocol", "lab/protocol/quorum", "lab/sim"},
-	"lab/cluster":                  {"internal/drift", "internal/pool", "kmutex", "replication", "lab/protocol", "lab/protocol/fairk", "lab/sim", "internal/membership/leader", "internal/membership/lease"},
-	"lab/fuzz":                     {"lab/cluster", "lab/network", "internal/membership/lease"},
+	"lab/hosts":                    {"internal/membership/core", "internal/membership/views", "kmutex", "lab/sim"},
+	"lab/cluster":                  {"internal/admission", "internal/drift", "internal/pool", "kmutex", "replication", "lab/hosts", "lab/protocol", "lab/protocol/fairk", "lab/sim", "internal/membership/core", "internal/membership/views"},
+	"lab/fuzz":                     {"lab/cluster", "lab/hosts", "lab/network"},
 	"lab":                          {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/check":                    {"lab", "lab/protocol", "lab/sim", "lab/workload"},
 
@@ -106,7 +108,7 @@ var allowed = map[string][]string{
 
 	"lab/experiment": {
 		"lab/cluster", "lab/handover", "lab/protocol/elmp", "lab/protocol/naimi", "lab/protocol/quorum", "lab/protocol/suzukikasami",
-		"lab/protocol/token", "internal/membership/lease",
+		"lab/protocol/token",
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk", "lab/check", "lab/protocol/paper",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/rounds", "lab/workload",
 	},
@@ -117,15 +119,18 @@ var allowed = map[string][]string{
 	"internal/membership/lease":  {"internal/drift", "kmutex"},
 	"internal/node": {
 		"chordring", "chordring/serfring", "internal/admin", "internal/admission", "internal/gateway", "internal/journal", "internal/membership", "internal/transport",
-		"kmutex", "proxy", "telemetry",
+		"internal/transport/wire", "kmutex", "proxy", "telemetry",
 	},
-	"kgate":          {"internal/admin", "internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/node", "proxy", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream", "telemetry"},
-	"examples/three": {"kgate"},
-	"cmd/kgate-lab":  {"lab/bar", "lab/experiment", "lab/fuzz", "lab/meter", "lab/report"},
+	"internal/inside": {"internal/node"},
+	"kgate":           {"internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/inside", "internal/node", "proxy", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream"},
+	"gateway":         {"internal/admission", "internal/inside", "internal/node", "kgate", "proxy", "telemetry", "telemetry/prom"},
+	"examples/hello":  {"kgate"},
+	"examples/three":  {"kgate"},
+	"cmd/kgate-lab":   {"lab/bar", "lab/experiment", "lab/fuzz", "lab/meter", "lab/report"},
 	"cmd/kgate": {
-		"kgate", "client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
+		"kgate", "client", "configs", "gateway", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
 		"internal/hostaddr", "internal/journal", "internal/oncelog", "internal/peercert", "internal/socket", "lab/bar", "lab/experiment", "lab/meter", "lab/plan",
-		"proxy", "proxy/downstream", "telemetry", "telemetry/otlp",
+		"proxy", "proxy/downstream", "telemetry", "telemetry/otlp", "telemetry/prom",
 	},
 }
 
@@ -134,7 +139,7 @@ var pure = []string{"internal/drift", "internal/pool", "kmutex", "coordinator", 
 
 // timed packages are pure and get the time from their callers: they use the
 // type time.Duration and its units, and nothing else of package time.
-var timed = []string{"internal/drift", "internal/pool", "internal/membership/leader", "internal/membership/lease", "replication"}
+var timed = []string{"internal/drift", "internal/pool", "internal/membership/core", "internal/membership/leader", "internal/membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 

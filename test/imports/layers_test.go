@@ -16,10 +16,10 @@ import (
 // layered packages have files that call one way.
 var layered = []string{
 	"chordring", "chordring/serfring", "client", "cmd/kgate", "configs", "coordinator", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config",
-	"internal/deadline", "internal/demo", "internal/drift", "internal/gateway", "internal/headeredit", "internal/hostaddr", "internal/httplist", "internal/inbound", "internal/journal",
-	"internal/membership", "internal/membership/leader", "internal/membership/lease", "internal/membership/raftfile", "internal/membership/views", "internal/node", "internal/oncelog",
+	"gateway", "internal/deadline", "internal/demo", "internal/drift", "internal/gateway", "internal/headeredit", "internal/hostaddr", "internal/httplist", "internal/inbound", "internal/journal",
+	"internal/membership", "internal/membership/leader", "internal/membership/lease", "internal/membership/views", "internal/node", "internal/oncelog",
 	"internal/pace", "internal/peercall", "internal/peercert", "internal/pool", "internal/problems", "internal/socket", "internal/transport", "internal/transport/wire",
-	"kgate", "kmutex", "proxy", "proxy/downstream", "proxy/http1", "proxy/http1/adapt", "proxy/tcpstate", "proxy/upstream", "replication", "replication/disk", "telemetry", "telemetry/otlp",
+	"kgate", "kmutex", "proxy", "proxy/downstream", "proxy/http1", "proxy/http1/adapt", "proxy/tcpstate", "proxy/upstream", "replication", "replication/disk", "telemetry", "telemetry/otlp", "telemetry/prom",
 }
 
 // TestFilesCallOneWay: the files of a package are layers, as packages are. If a function

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/gateway"
 )
 
 // TestAdminBehindPrefix: all that the status page refers to is there, and so is the
@@ -17,7 +19,7 @@ import (
 func TestAdminBehindPrefix(t *testing.T) {
 	n := cluster(t, 1, 1)[0]
 	mux := http.NewServeMux()
-	mux.Handle("/ops/kgate/", http.StripPrefix("/ops/kgate", n.Admin()))
+	mux.Handle("/ops/kgate/", http.StripPrefix("/ops/kgate", gateway.Admin(n)))
 	s := httptest.NewServer(mux)
 	defer s.Close()
 	defer http.DefaultClient.CloseIdleConnections()
@@ -57,7 +59,7 @@ func TestAdminBehindPrefix(t *testing.T) {
 // TestAdminAfterTheEnd: a server that outlives its node still answers operators.
 func TestAdminAfterTheEnd(t *testing.T) {
 	n := cluster(t, 1, 1)[0]
-	admin := n.Admin()
+	admin := gateway.Admin(n)
 	if err := n.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

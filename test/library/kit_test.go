@@ -40,7 +40,7 @@ func cluster(t *testing.T, nodes, k int, edits ...func(*kgate.Config)) []*kgate.
 			edit(&cfg)
 		}
 		for _, n := range all {
-			cfg.Peers.Join = append(cfg.Peers.Join, n.GossipAddr())
+			cfg.Peers.Join = append(cfg.Peers.Join, n.PeerAddr())
 		}
 		n, err := kgate.Start(ctx, cfg)
 		if err != nil {
@@ -60,7 +60,7 @@ func cluster(t *testing.T, nodes, k int, edits ...func(*kgate.Config)) []*kgate.
 func config(name string, k int) kgate.Config {
 	return kgate.Config{
 		Name:  name,
-		Peers: kgate.Peers{Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0", Lease: lease},
+		Peers: kgate.Peers{Listen: "127.0.0.1:0", Lease: lease},
 		Pools: []kgate.Pool{{Name: "p", K: k}},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/gateway"
 	ports "github.com/kgate/kgate/test/cluster"
 )
 
@@ -85,12 +87,15 @@ func checkClosed(t *testing.T, n *kgate.Node) {
 	ctx := t.Context()
 	_, acquire := n.Acquire(ctx, "p")
 	_, request := n.RequestTicket(ctx, "p", time.Minute)
-	_, await := n.AwaitTicket(ctx, "an id", 0)
-	_, redeem := n.Redeem(ctx, "p", "an id")
+	_, try := n.TryAcquire(ctx, "p")
+	ticket := n.Ticket("an id")
+	_, renew := ticket.Renew(ctx)
+	_, redeem := ticket.Redeem(ctx)
 	for what, err := range map[string]error{
 		"Err": n.Err(), "Ready": n.Ready(ctx), "Shutdown": n.Shutdown(ctx), "Acquire": acquire, "RequestTicket": request,
-		"AwaitTicket": await, "EndTicket": n.EndTicket(ctx, "an id"), "Redeem": redeem, "SetK": n.SetK(ctx, "p", 2, 0),
-		"SetRate": n.SetRate(ctx, "p", 1<<20, 0), "Reload": n.Reload(config("node-1", 1)), "SetPeerTLS": n.SetPeerTLS(nil, nil),
+		"TryAcquire": try, "Do": n.Do(ctx, "p", nil),
+		"Ticket.Wait": ticket.Wait(ctx), "Ticket.Cancel": ticket.Cancel(ctx), "Ticket.Renew": renew, "Ticket.Redeem": redeem, "SetK": n.SetK(ctx, "p", 2),
+		"Reload": n.Reload(config("node-1", 1)), "SetPeerKey": n.SetPeerKey([]byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)))),
 	} {
 		if !errors.Is(err, kgate.ErrClosed) {
 			t.Errorf("%s after the end: %v", what, err)
@@ -179,8 +184,7 @@ func TestStartThatFails(t *testing.T) {
 		"no context":    {nil, func(*kgate.Config) {}, "context.Background()"},
 		"port taken":    {t.Context(), func(c *kgate.Config) { c.Peers.Listen = first.PeerAddr() }, "Peers.Listen"},
 		"taken":         {t.Context(), func(c *kgate.Config) { c.Peers.Listen = first.PeerAddr() }, "already in use; stop the process that has it"},
-		"gossip taken":  {t.Context(), func(c *kgate.Config) { c.Peers.Gossip = first.GossipAddr() }, "already in use; stop the process that has it"},
-		"no port":       {t.Context(), func(c *kgate.Config) { c.Peers.Listen = "127.0.0.1" }, "write host:port"},
+		"no port":       {t.Context(), func(c *kgate.Config) { c.Peers.Listen = "127.0.0.1" }, "Config.Peers.Listen: the address"},
 		"join no port":  {t.Context(), func(c *kgate.Config) { c.Peers.Join = []string{"10.0.0.2"} }, "write host:port"},
 		"a lease of 3":  {t.Context(), func(c *kgate.Config) { c.Peers.Lease = 3 }, "3*time.Second"},
 		"no lease":      {t.Context(), func(c *kgate.Config) { c.Peers.Lease = -time.Second }, "3*time.Second"},
@@ -188,10 +192,10 @@ func TestStartThatFails(t *testing.T) {
 		"context ended": {ended, func(*kgate.Config) {}, "context canceled"},
 		"bad name":      {t.Context(), func(c *kgate.Config) { c.Pools[0].Name = "P/.." }, "cannot name a pool"},
 		"no k":          {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 0 }, "set how many"},
-		"too large a k": {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 1 << 20 }, "at most 65536"},
+		"too large a k": {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 1 << 20 }, "from 1 to 65536"},
 		"no line":       {t.Context(), func(c *kgate.Config) { c.Pools[0].QueueLimit = -1 }, "QueueLimit is -1"},
-		"two of a name": {t.Context(), func(c *kgate.Config) { c.Pools = append(c.Pools, c.Pools[0]) }, "given twice"},
-		"open to all":   {t.Context(), func(c *kgate.Config) { c.Peers.Listen = ":0" }, "set Peers.Key"},
+		"two of a name": {t.Context(), func(c *kgate.Config) { c.Pools = append(c.Pools, c.Pools[0]) }, "there are two"},
+		"open to all":   {t.Context(), func(c *kgate.Config) { c.Peers.Listen = ":0" }, "set Key"},
 		"no key":        {t.Context(), func(c *kgate.Config) { c.Peers.Key = []byte("x") }, "kgate keygen"},
 	} {
 		cfg := config("node-2", 1)
@@ -223,7 +227,7 @@ func TestNotReady(t *testing.T) {
 	own := ports.ReservePort(t)
 	for missing, change := range map[string]func(*kgate.Peers){
 		"waiting for 3 gateways": func(p *kgate.Peers) { p.Expect = 3 },
-		"remove the list":        func(p *kgate.Peers) { p.Gossip, p.Join = own, []string{own} },
+		"remove the list":        func(p *kgate.Peers) { p.Listen, p.Join = own, []string{own} },
 		"connection refused":     func(p *kgate.Peers) { p.Join = []string{own} },
 	} {
 		cfg := config("node-1", 1)
@@ -238,15 +242,34 @@ func TestNotReady(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
-		_, err = n.Acquire(t.Context(), "p")
+		_, err = n.TryAcquire(t.Context(), "p")
 		if says(t, "a slot", err, missing); !errors.Is(err, kgate.ErrIsolated) {
 			t.Error(err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+		_, err = n.Acquire(ctx, "p")
+		if says(t, "a wait for a slot", err, missing); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+		waits := make(chan error, 1)
+		go func() {
+			_, err := n.Acquire(context.Background(), "p")
+			waits <- err
+		}()
+		select {
+		case err := <-waits:
+			t.Errorf("it does not wait: %v", err)
+		case <-time.After(50 * time.Millisecond):
 		}
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := n.Ready(t.Context()); !errors.Is(err, kgate.ErrClosed) {
 			t.Error(err)
+		}
+		if err := soon(t, "the end of the wait", waits); !errors.Is(err, kgate.ErrClosed) {
+			t.Errorf("who waited for a node that has closed: %v", err)
 		}
 	}
 }
@@ -257,11 +280,11 @@ func TestRegistry(t *testing.T) {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, n := range cluster(t, 2, 1) {
 		acquire(t, n).Release()
-		if err := reg.Register(n); err != nil {
+		if err := reg.Register(gateway.Collector(n)); err != nil {
 			t.Fatal(err)
 		}
 		own := prometheus.NewRegistry()
-		if err := own.Register(n); err != nil {
+		if err := own.Register(gateway.Collector(n)); err != nil {
 			t.Fatal(err)
 		}
 		families, err := own.Gather()
@@ -297,13 +320,10 @@ func TestRegistry(t *testing.T) {
 func TestChanges(t *testing.T) {
 	n := cluster(t, 1, 1)[0]
 	defer acquire(t, n).Release()
-	if err := n.SetK(t.Context(), "p", 2, 1); err != nil {
+	if err := n.SetK(t.Context(), "p", 2); err != nil {
 		t.Fatal(err)
 	}
 	defer acquire(t, n).Release()
-	if err := n.SetK(t.Context(), "p", 3, 1); err == nil {
-		t.Error("k was 2, not 1")
-	}
 	cfg := config("", 2)
 	cfg.Pools[0].QueueLimit = 1
 	cfg.Pools = append(cfg.Pools, kgate.Pool{Name: "q", K: 1})
@@ -332,8 +352,8 @@ func TestChanges(t *testing.T) {
 	if says(t, "a pool", err, "there are: p, q"); !errors.Is(err, kgate.ErrUnknownPool) {
 		t.Error(err)
 	}
-	says(t, "a k", n.SetK(t.Context(), "p", 0, 0), "between 1 and 65536")
-	says(t, "k of a pool", n.SetK(t.Context(), "nosuch", 1, 0), `no pool "nosuch"`)
+	says(t, "a k", n.SetK(t.Context(), "p", 0), "between 1 and 65536")
+	says(t, "k of a pool", n.SetK(t.Context(), "nosuch", 1), `no pool "nosuch"`)
 	_, err = n.Acquire(nil, "p") //nolint:staticcheck // what a caller may have forgotten
 	says(t, "a context", err, "context.Background()")
 	cfg.Pools[0].K = 0
@@ -365,7 +385,7 @@ func TestPeerKey(t *testing.T) {
 		return n
 	}
 	one := start("node-1", first)
-	two := start("node-2", first, one.GossipAddr())
+	two := start("node-2", first, one.PeerAddr())
 	for _, keys := range []string{first + second, second + first, second} {
 		for _, n := range []*kgate.Node{one, two} {
 			if err := n.SetPeerKey([]byte(keys)); err != nil {
@@ -373,11 +393,65 @@ func TestPeerKey(t *testing.T) {
 			}
 		}
 	}
-	three := start("node-3", second, one.GossipAddr())
+	three := start("node-3", second, one.PeerAddr())
 	for _, n := range []*kgate.Node{one, two, three} {
 		acquire(t, n).Release()
 	}
 	if err := one.SetPeerKey([]byte("x")); err == nil || !strings.Contains(err.Error(), "kgate keygen") {
 		t.Error(err)
 	}
+}
+
+// TestForgotten: a slot that nobody releases is named in the log, with its note, once after
+// HoldMax, and at Shutdown, and in the status.
+func TestForgotten(t *testing.T) {
+	var text syncBuffer
+	n := cluster(t, 1, 2, func(c *kgate.Config) {
+		c.Pools[0].HoldMax, c.Logger = 100*time.Millisecond, slog.New(slog.NewTextHandler(&text, nil))
+	})[0]
+	if _, err := n.Acquire(t.Context(), "p", kgate.Note("nightly export")); err != nil {
+		t.Fatal(err)
+	}
+	said := func(what string) bool {
+		for line := range strings.Lines(text.String()) {
+			if strings.Contains(line, what) && strings.Contains(line, `note="nightly export"`) && strings.Contains(line, "pool=p") {
+				return true
+			}
+		}
+		return false
+	}
+	eventually(t, "it is named", func() bool { return said("held for longer than its pool allows") })
+	time.Sleep(2 * time.Second)
+	if lines := strings.Count(text.String(), "held for longer"); lines != 1 {
+		t.Errorf("it is named %d times", lines)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/api/v1/status", nil)
+	r.RemoteAddr = "127.0.0.1:1"
+	if gateway.Admin(n).ServeHTTP(w, r); !strings.Contains(w.Body.String(), "held for longer") || !strings.Contains(w.Body.String(), "nightly export") {
+		t.Errorf("the status does not name it: %s", w.Body)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := n.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !said("still held at the end") {
+		t.Errorf("%v, %s", err, text.String())
+	}
+}
+
+// syncBuffer is a text that grows.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

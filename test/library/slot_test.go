@@ -3,6 +3,7 @@ package library
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -64,9 +65,6 @@ func TestLoss(t *testing.T) {
 	if _, err := upgraded.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the hijacked connection: %v", err)
 	}
-	if err := soon(t, "who waits is refused", waited); !errors.Is(err, kgate.ErrIsolated) {
-		t.Errorf("who waits got %v", err)
-	}
 	took := time.Since(began)
 	soon(t, "the context ends", ctx.Done())
 	if cause := context.Cause(ctx); !errors.Is(cause, kgate.ErrLost) || slot.Valid() {
@@ -74,9 +72,163 @@ func TestLoss(t *testing.T) {
 	}
 	// The lease counts from its last renewal, which was before.
 	timing.Within(t, "lost", took, lease)
-	var refused *kgate.Refused
-	if _, err := nodes[0].Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrIsolated) || !errors.As(err, &refused) || refused.Pool != "p" {
+	var refused *kgate.RefusedError
+	if _, err := nodes[0].TryAcquire(t.Context(), "p"); !errors.As(err, &refused) || !errors.Is(refused.Reason, kgate.ErrIsolated) || refused.Pool != "p" {
 		t.Errorf("a slot without a lease: %v", err)
+	}
+	select {
+	case err := <-waited:
+		t.Errorf("who waits has not waited for the end of the split: %v", err)
+	default:
+	}
+	if err := nodes[0].Close(); err != nil {
+		t.Error(err)
+	}
+	if err := soon(t, "the end of the wait", waited); !errors.Is(err, kgate.ErrClosed) {
+		t.Errorf("who waits got %v", err)
+	}
+}
+
+// TestAcquireWaitsForTheNode: three nodes that begin at once, and whose programs ask at once for
+// slots: nobody waits for the nodes, and nobody is refused.
+func TestAcquireWaitsForTheNode(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	var addrs []string
+	errs, in, most := make(chan error, 3), new(atomic.Int32), new(atomic.Int32)
+	for i := range 3 {
+		cfg := config(fmt.Sprintf("node-%d", i+1), 1)
+		cfg.Peers.Expect, cfg.Peers.Join = 3, addrs
+		n, err := kgate.Start(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = n.Close() }()
+		addrs = append(addrs, n.PeerAddr())
+		go func() {
+			errs <- n.Do(ctx, "p", func(ctx context.Context) error {
+				most.Store(max(most.Load(), in.Add(1)))
+				defer in.Add(-1)
+				time.Sleep(10 * time.Millisecond)
+				return ctx.Err()
+			})
+		}()
+	}
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if most.Load() != 1 {
+		t.Errorf("%d at once", most.Load())
+	}
+}
+
+// TestTryAcquire: it takes what is free, also at another node, and does not wait for what is not.
+func TestTryAcquire(t *testing.T) {
+	nodes := cluster(t, 2, 1)
+	for _, n := range nodes {
+		slot, err := n.TryAcquire(t.Context(), "p")
+		for begun := time.Now(); errors.Is(err, kgate.ErrBusy) && time.Since(begun) < patience; { // a busy machine
+			slot, err = n.TryAcquire(t.Context(), "p")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *kgate.RefusedError
+		if _, err := nodes[0].TryAcquire(t.Context(), "p"); !errors.As(err, &refused) || !errors.Is(refused.Reason, kgate.ErrBusy) {
+			t.Errorf("a second one: %v", err)
+		}
+		slot.Release()
+	}
+}
+
+// TestDo returns the work's error, gives the slot back, by a panic, too, and says if it was lost.
+func TestDo(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	broken := errors.New("broken")
+	for _, want := range []error{nil, broken} {
+		if err := n.Do(t.Context(), "p", func(ctx context.Context) error {
+			if !kgate.FromContext(ctx).Valid() {
+				t.Error("the work has no slot")
+			}
+			return want
+		}); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = n.Do(t.Context(), "p", func(context.Context) error { panic("x") })
+	}()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.Do(t.Context(), "p", func(ctx context.Context) error {
+		if err := n.Shutdown(ended); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return broken
+	}); !errors.Is(err, kgate.ErrLost) || !errors.Is(err, broken) {
+		t.Errorf("a slot that is lost: %v", err)
+	}
+}
+
+// TestOnWait: who waits is told its place, over all nodes, until it has its slot.
+func TestOnWait(t *testing.T) {
+	nodes := cluster(t, 2, 1)
+	held := acquire(t, nodes[0])
+	places, done := make(chan int, 100), make(chan error, 2)
+	for i, n := range nodes {
+		go func() {
+			slot, err := n.Acquire(t.Context(), "p", kgate.OnWait(func(place int, _ time.Duration) {
+				if i == 1 {
+					places <- place
+				}
+			}))
+			slot.Release()
+			done <- err
+		}()
+		eventually(t, "it waits", func() bool { return n.Stats("p").Waiting == 1 })
+	}
+	for place := soon(t, "its place", places); place != 2; { // the first answer may be from before
+		place = soon(t, "its place", places)
+	}
+	held.Release()
+	for range nodes {
+		if err := soon(t, "a slot", done); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestZeroValues say what they are, and do not panic.
+func TestZeroValues(t *testing.T) {
+	var none *kgate.Node
+	for _, n := range []*kgate.Node{none, new(kgate.Node)} {
+		_, acquire := n.Acquire(t.Context(), "p")
+		_, request := n.RequestTicket(t.Context(), "p", time.Minute)
+		_, redeem := n.Ticket("an id").Redeem(t.Context())
+		for what, err := range map[string]error{
+			"Acquire": acquire, "RequestTicket": request, "Redeem": redeem, "Ready": n.Ready(t.Context()), "Shutdown": n.Shutdown(t.Context()),
+			"Close": n.Close(), "SetK": n.SetK(t.Context(), "p", 1),
+		} {
+			says(t, what, err, "was not started")
+		}
+		if n.NotReady() == "" || n.Stats("p") != (kgate.Stats{}) {
+			t.Error("a node that was not started is ready")
+		}
+	}
+	_, err := new(kgate.Ticket).Renew(t.Context())
+	says(t, "a ticket", err, "has no ID")
+	var slot *kgate.Slot
+	for _, s := range []*kgate.Slot{slot, new(kgate.Slot)} {
+		ctx, cancel := s.Context(t.Context())
+		defer cancel()
+		<-s.Lost()
+		if s.Release(); s.Valid() || s.Fence() != "" || !errors.Is(context.Cause(ctx), kgate.ErrLost) {
+			t.Error("a slot that was never given is valid")
+		}
 	}
 }
 

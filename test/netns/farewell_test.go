@@ -2,12 +2,15 @@ package netns
 
 import (
 	"bytes"
+	"crypto/rand"
+	"io"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/test/cluster"
 )
 
@@ -41,6 +44,23 @@ func farewell(t *testing.T, name string) [][]byte {
 	return [][]byte{append([]byte{memberlistUser}, leave...), gone}
 }
 
+// gossip sends a packet of gossip as a gateway that nobody knows, to a peer port without TLS.
+func gossip(to *cluster.Gateway, packet []byte) error {
+	conn, err := net.Dial("tcp", to.Peer)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	hello := wire.Hello{Name: "forger", Boot: rand.Text(), Addr: "192.0.2.1:1", To: to.Name, Number: 1}
+	opening := hello.Append([]byte("kgat\x05\x01\x00\x00"))
+	frame := append([]byte{0, byte(2 + len(packet)), 2, byte(wire.Gossip)}, packet...) // a short datagram
+	if _, err := conn.Write(append(opening, frame...)); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, 100)) // its answer, hello and ping
+	return err
+}
+
 // TestForgedFarewell cuts a gateway off and has another machine forge its farewell in
 // gossip. Its requests outlast its lease, and the others believe that it has left; its
 // slots are given to nobody as long as it may use them.
@@ -48,6 +68,7 @@ func TestForgedFarewell(t *testing.T) {
 	cluster.OnlySoak(t, "takes half a minute")
 	const lease = 7 * time.Second // requests of the long pool take three of them
 	w := newWorldIn(t, New(t, size), lease)
+	w.cluster.Causes("upstream is silent") // for as long as these requests take
 	cluster.Span(t, 3*time.Second)
 	roles, err := w.cluster.Roles(t.Context())
 	if err != nil {
@@ -60,13 +81,7 @@ func TestForgedFarewell(t *testing.T) {
 	for _, at := range Without(size, i) {
 		for _, packet := range farewell(t, victim.Name) {
 			err := inside(w.gateway(forger), func() error {
-				conn, err := net.Dial("udp", w.cluster.Gateways[at].Gossip)
-				if err != nil {
-					return err
-				}
-				defer conn.Close()
-				_, err = conn.Write(packet)
-				return err
+				return gossip(w.cluster.Gateways[at], packet)
 			})
 			if err != nil {
 				t.Fatal(err)

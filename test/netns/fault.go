@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/test/cluster"
 )
 
 // Verdict is what a fault does to a packet from one gateway to another, in nft's
@@ -17,9 +19,7 @@ type Verdict string
 const (
 	// Drop loses it.
 	Drop Verdict = "drop"
-	// Mute loses it if it is TCP, and lets gossip's datagrams through.
-	Mute Verdict = "meta l4proto tcp drop"
-	// Reset refuses what Mute loses. The refusals themselves pass.
+	// Reset refuses it. The refusals themselves pass.
 	Reset Verdict = "tcp flags & rst == 0 reject with tcp reset"
 	// NoNew lets connections live that there are, and loses the packets that
 	// would open another.
@@ -45,6 +45,7 @@ type Way struct {
 type faults struct {
 	mu     sync.Mutex
 	chains map[int]string // by the gateway that does not hear
+	cuts   []cluster.Cut
 }
 
 // Set has exactly these faults hold from now on, and returns when they all do.
@@ -52,6 +53,7 @@ func (nw *Network) Set(tb testing.TB, ways ...Way) {
 	tb.Helper()
 	nw.faults.mu.Lock()
 	defer nw.faults.mu.Unlock()
+	began := time.Now()
 	chains := make(map[int]string)
 	for _, w := range ways {
 		chains[w.To] += fmt.Sprintf("add rule inet kgatetest in ip saddr %s %s\n", nw.Hosts[w.From].Peers, w.Verdict)
@@ -73,6 +75,25 @@ func (nw *Network) Set(tb testing.TB, ways ...Way) {
 		tb.Fatal(err)
 	}
 	nw.faults.chains = chains
+	now := time.Now()
+	for i := range nw.faults.cuts {
+		if c := &nw.faults.cuts[i]; c.Until.IsZero() {
+			c.Until = began
+		}
+	}
+	for _, w := range ways {
+		nw.faults.cuts = append(nw.faults.cuts, cluster.Cut{From: nameOf(w.From), To: nameOf(w.To), Since: began, Held: now, Refused: w.Verdict == Reset, Partial: w.Verdict != Reset && w.Verdict != Drop})
+	}
+}
+
+// nameOf is that of the gateway at a place in Network.Hosts.
+func nameOf(place int) string { return fmt.Sprintf("gw-%d", place+1) }
+
+// Cuts returns all faults that there were, and are.
+func (nw *Network) Cuts() []cluster.Cut {
+	nw.faults.mu.Lock()
+	defer nw.faults.mu.Unlock()
+	return slices.Clone(nw.faults.cuts)
 }
 
 // Heal ends all faults.

@@ -72,19 +72,21 @@ func (w *world) start(t *testing.T, opt cluster.Options) {
 		w.serving--
 	}
 	var url, longURL string
-	w.judge, url = w.upstream(t, 150*time.Millisecond)
-	w.long, longURL = w.upstream(t, 3*opt.Lease)
+	w.judge, url = w.upstream(t, 100*time.Millisecond, 200*time.Millisecond)
+	// Some outlast a lease; some do not, so that a slot that is given out too early is seen to be.
+	w.long, longURL = w.upstream(t, opt.Lease/4, 3*opt.Lease)
 	w.judge.Keep()
 	w.long.Keep()
-	opt.K, opt.Upstream, opt.Hosts, opt.Dial = k, url, w.Hosts, w.Dial
+	opt.K, opt.Upstream, opt.Hosts, opt.Dial, opt.Cuts = k, url, w.Hosts, w.Dial, w.Cuts
 	opt.Pools = []cluster.Pool{{Name: "long", K: longK, Upstream: longURL}}
 	if w.widens {
 		var url string
-		w.wide, url = w.upstream(t, 2*opt.Lease)
+		w.wide, url = w.upstream(t, 4*opt.Lease/3, 8*opt.Lease/3)
 		w.wide.Keep()
 		opt.Pools = append(opt.Pools, cluster.Pool{Name: "wide", K: wideK, Upstream: url, Settings: "binding: early"})
 	}
 	w.cluster = cluster.Start(t, opt)
+	w.cluster.WatchStatus(t)
 	w.load = cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: 12, Dial: w.Dial})
 	cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: longK, Path: "/long/", Patience: time.Minute, Dial: w.Dial})
 	if w.widens {
@@ -92,16 +94,16 @@ func (w *world) start(t *testing.T, opt cluster.Options) {
 	}
 }
 
-// upstream serves in the namespace outside, and holds each request for a while, up to a
-// third of it more or less: requests that begin together do not end together.
-func (w *world) upstream(t *testing.T, hold time.Duration) (*cluster.Judge, string) {
+// upstream serves in the namespace outside, and holds each request for a while: requests that begin
+// together do not end together.
+func (w *world) upstream(t *testing.T, least, most time.Duration) (*cluster.Judge, string) {
 	t.Helper()
 	l, err := w.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	j, _ := cluster.NewJudgeAt(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(hold*2/3 + rand.N(hold*2/3))
+		timer := time.NewTimer(least + rand.N(most-least))
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -145,10 +147,6 @@ var scenarios = []scenario{
 	{
 		name: "the home and one more are refused with resets", serve: 3,
 		cut: func(r cluster.Roles) ([]Way, []int) { return apart(Reset, r.Home, other(r.Home, r.Leader)) },
-	},
-	{
-		name: "only gossip passes between the home and one more, and the others", serve: 3, long: true,
-		cut: func(r cluster.Roles) ([]Way, []int) { return apart(Mute, r.Home, other(r.Home, r.Leader)) },
 	},
 	{
 		name: "the home hears nobody", serve: 4, long: true,

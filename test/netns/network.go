@@ -185,6 +185,11 @@ func cable(bridges, bridge, name, ns, addr string) error {
 	)
 }
 
+// Outside returns what runs a command in the namespace outside, and the address there.
+func (nw *Network) Outside() (command []string, host string) {
+	return []string{"ip", "netns", "exec", nw.namespace("outside")}, outside
+}
+
 // Listen opens a listener in the namespace outside.
 func (nw *Network) Listen() (l net.Listener, err error) {
 	err = inside(nw.namespace("outside"), func() error {

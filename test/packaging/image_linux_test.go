@@ -56,7 +56,7 @@ func TestImage(t *testing.T) {
 		t.Error("healthy before it runs")
 	}
 	serve := in("serve", "--upstream", upstream.URL, "--k", "1", "--data-dir", "/var/lib/kgate", "--name", "image",
-		"--listen-http", "127.0.0.1:0", "--listen-admin", admin, "--listen-peer", "127.0.0.1:0", "--listen-gossip", "127.0.0.1:0")
+		"--listen-http", "127.0.0.1:0", "--listen-admin", admin, "--listen-peer", "127.0.0.1:0")
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -197,7 +197,7 @@ func checkManifests(t *testing.T, text, notes string) {
 		t.Fatal("not one container")
 	}
 	c := set.Template.Spec.Containers[0]
-	join := []string{set.ServiceName + ":7946"}
+	join := []string{set.ServiceName + ":7080"}
 	if set.Replicas == 1 {
 		join = nil // with a list, a gateway alone waits for another one
 	}
@@ -245,7 +245,7 @@ func checkLabels(t *testing.T, all map[string]manifest) {
 // to them.
 func checkPorts(t *testing.T, c container, all map[string]manifest, cfg *config.Config) {
 	listens := map[string]string{
-		"http": cfg.Listen.HTTP, "admin": cfg.Listen.Admin, "peer": cfg.Listen.Peer, "gossip": cfg.Listen.Gossip, "gossip-udp": cfg.Listen.Gossip,
+		"http": cfg.Listen.HTTP, "admin": cfg.Listen.Admin, "peer": cfg.Listen.Peer,
 	}
 	if len(c.Ports) != len(listens) {
 		t.Errorf("%d ports, want %d", len(c.Ports), len(listens))

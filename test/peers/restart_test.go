@@ -87,8 +87,8 @@ func callHTTP1(t *testing.T, addr, path string) *callers {
 	return call(t, func(context.Context) (res *http.Response, sent bool, err error) {
 		mu.Lock()
 		var c *keptConn
-		if n := len(idle); n > 0 {
-			c, idle = idle[n-1], idle[:n-1]
+		if len(idle) > 0 { // the one that was used longest ago: none is idle for longer than a pause
+			c, idle = idle[0], idle[1:]
 		}
 		mu.Unlock()
 		if c == nil {
@@ -207,19 +207,12 @@ func TestRestarts(t *testing.T) {
 
 	at := cluster.ReservePort(t)
 	haproxy := &server{name: "HAProxy", signal: syscall.SIGUSR1, start: func() *cluster.Process {
-		return haproxyBefore(t, at, host)
+		return haproxyBefore(t, at, host, 200)
 	}}
 	haproxy.process, haproxy.callers = haproxy.start(), callHTTP1(t, at, "/haproxy")
 
 	nginxAt := cluster.ReservePort(t)
-	other := &server{name: "nginx", signal: syscall.SIGQUIT, start: func() *cluster.Process {
-		return nginx(t, nginxAt, fmt.Sprintf(`
-  upstream up { server %s; keepalive 8; }
-  server {
-    listen %s;
-    location / { proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection ""; }
-  }`, host, nginxAt))
-	}}
+	other := &server{name: "nginx", signal: syscall.SIGQUIT, start: func() *cluster.Process { return nginxBefore(t, nginxAt, host, 200) }}
 	other.process, other.callers = other.start(), callHTTP1(t, nginxAt, "/nginx")
 
 	var wg sync.WaitGroup
@@ -248,11 +241,22 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
+// nginxBefore starts nginx at an address, before the upstream.
+func nginxBefore(t *testing.T, addr, upstream string, connections int) *cluster.Process {
+	t.Helper()
+	return nginx(t, addr, connections, fmt.Sprintf(`
+  upstream up { server %s; keepalive 8; }
+  server {
+    listen %s;
+    location / { proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection ""; }
+  }`, upstream, addr))
+}
+
 // haproxyBefore starts HAProxy at an address, before the upstream.
-func haproxyBefore(t *testing.T, addr, upstream string) *cluster.Process {
+func haproxyBefore(t *testing.T, addr, upstream string, connections int) *cluster.Process {
 	t.Helper()
 	p := cluster.StartProcess(t, "haproxy", "-db", "-q", "-f", writeFile(t, "haproxy.cfg", fmt.Sprintf(`global
-  maxconn 200
+  maxconn %d
 defaults
   mode http
   timeout connect 5s
@@ -261,7 +265,7 @@ defaults
 listen up
   bind %s
   server up %s
-`, addr, upstream)))
+`, connections, addr, upstream)))
 	if err := cluster.AwaitListening(t.Context(), addr); err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ listen kgate
 }
 
 // nginx starts one with these lines of its http part.
-func nginx(t *testing.T, addr, lines string) *cluster.Process {
+func nginx(t *testing.T, addr string, connections int, lines string) *cluster.Process {
 	t.Helper()
 	dir := t.TempDir()
 	var temp strings.Builder
@@ -97,12 +97,12 @@ func nginx(t *testing.T, addr, lines string) *cluster.Process {
 master_process off;
 pid %s/pid;
 error_log stderr;
-events { worker_connections 200; }
+events { worker_connections %d; }
 http {
   access_log off;
 %s%s
 }
-`, dir, temp.String(), lines)
+`, dir, connections, temp.String(), lines)
 	p := cluster.StartProcess(t, "nginx", "-e", "stderr", "-p", dir, "-c", writeFile(t, "nginx.conf", config))
 	if err := cluster.AwaitListening(t.Context(), addr); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func testNginxInFront(t *testing.T, w *world) {
 	for _, g := range w.Gateways {
 		fmt.Fprintf(&servers, "server %s; ", g.HTTP)
 	}
-	nginx(t, addr, fmt.Sprintf(`
+	nginx(t, addr, 200, fmt.Sprintf(`
   upstream kgate { %s keepalive 8; }
   server {
     listen %s;
@@ -172,7 +172,7 @@ func startNginxBehind(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(dir, "nginx", "file"), pattern, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nginx(t, addr, fmt.Sprintf(`
+	nginx(t, addr, 200, fmt.Sprintf(`
   sendfile on;
   server {
     listen %s;

@@ -11,8 +11,8 @@
 //
 // What takes minutes in alerts.yaml takes seconds here: the test hastens a copy of
 // it, in which only times are other. The times themselves are tested by promtool
-// (alerts_test.yaml). These have no fault here and are tested by promtool only: KgateTokenAuditFailed, for lost tokens
-// take a defect of kgate, KgateCertificateExpiring, KgateReloadFailed, KgateDiskFull, and KgateWaitsLong
+// (alerts_test.yaml). These have no fault here and are tested by promtool only: KgateStateDiffers
+// and KgateTokenAuditFailed, which take a defect of kgate, KgateCertificateExpiring, KgateReloadFailed, KgateDiskFull, and KgateWaitsLong
 // and KgateUpstreamSlow, which need an hour to know what is usual. A second Prometheus scrapes native histograms; dashboard and
 // rules answer there, too.
 //

@@ -142,7 +142,7 @@ func (f *Fleet) awaitFiring(t *testing.T, p *Prometheus, since time.Time, want .
 
 // never are the alerts that nothing here may cause. Others come early, late or from a busy
 // machine, where minutes are seconds: only in the long run they may not.
-var never = []string{"KgateTokenAuditFailed", "KgateCertificateExpiring", "KgateReloadFailed"}
+var never = []string{"KgateStateDiffers", "KgateTokenAuditFailed", "KgateCertificateExpiring", "KgateReloadFailed"}
 
 // awaitQuiet waits until no alert fires, and complains of those that have fired
 // since a time and were neither to fire nor may.

@@ -1,12 +1,9 @@
 package prometheus
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"net/http"
@@ -28,7 +25,10 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	f := StartFleet(t)
 	ok := t.Run("spread", f.showsSpread) && t.Run("quiet", f.isQuiet) &&
-		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) && t.Run("killed", f.alertsOfKill)
+		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) &&
+		t.Run("killed", func(killed *testing.T) {
+			f.alertsOfKill(killed, func() { f.Restart(t, 2) }) // it outlives this part of the test
+		})
 	if ok {
 		t.Run("lint", f.passesLint)
 		f.changeK(t, k+1)
@@ -159,42 +159,6 @@ func (f *Fleet) holdByTickets(t *testing.T, pool string) (end func()) {
 	return func() { close(quit); <-done; leave() }
 }
 
-// ticket takes a ticket of the pool at the first gateway.
-func (f *Fleet) ticket(t *testing.T, pool string) (id string) {
-	t.Helper()
-	var answer struct{ ID string }
-	if err := json.Unmarshal(f.call(t, http.MethodPost, "/.kgate/tickets", map[string]string{"pool": pool, "ttl": "5s"}), &answer); err != nil || answer.ID == "" {
-		t.Fatalf("no ticket: %v", err)
-	}
-	return answer.ID
-}
-
-// call asks the first gateway's admin address.
-func (f *Fleet) call(t *testing.T, method, path string, body any) []byte {
-	t.Helper()
-	data, err := json.Marshal(body)
-	if err != nil {
-		t.Error(err)
-	}
-	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, "http://"+f.Gateways[0].Admin+path, bytes.NewReader(data))
-	if err != nil {
-		t.Error(err)
-		return nil
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := client.Do(req)
-	if err != nil {
-		t.Error(err)
-		return nil
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode >= 300 {
-		t.Errorf("%s %s: %s %s %v", method, path, res.Status, answer, err)
-	}
-	return answer
-}
-
 // saysWhat checks the texts of the alerts that fire.
 func (f *Fleet) saysWhat(t *testing.T) {
 	t.Helper()
@@ -301,8 +265,8 @@ func (f *Fleet) alertsOfMajority(t *testing.T) {
 	f.awaitQuiet(t, began, append(append(want, comeback...), "KgateReplicaBehind")...)
 }
 
-// alertsOfKill kills a gateway that has the only slot of a pool.
-func (f *Fleet) alertsOfKill(t *testing.T) {
+// alertsOfKill kills the gateway that has the only slot of a pool, and has it started again.
+func (f *Fleet) alertsOfKill(t *testing.T, restart func()) {
 	for _, g := range f.Gateways {
 		await(t, func() error { return g.AwaitReady(t.Context()) })
 	}
@@ -318,7 +282,7 @@ func (f *Fleet) alertsOfKill(t *testing.T) {
 	if status := <-answer; status != http.StatusOK {
 		t.Errorf("who waited for the slot of the killed gateway got %d", status)
 	}
-	f.Restart(t, 2)
+	restart()
 	f.awaitQuiet(t, began, append(append(want, comeback...), "KgateNoProgress/kept")...)
 }
 
@@ -327,11 +291,6 @@ func (f *Fleet) changeK(t *testing.T, to int) {
 	t.Helper()
 	f.setK(t, cluster.PoolName, to)
 	f.awaitEvent(t, "k changed")
-}
-
-func (f *Fleet) setK(t *testing.T, pool string, to int) {
-	t.Helper()
-	f.call(t, http.MethodPost, "/api/v1/pools/"+pool, map[string]int{"k": to})
 }
 
 // changeLeader stops the gateway that leads, and returns the others.
@@ -427,8 +386,8 @@ func (f *Fleet) answersDashboard(t *testing.T, p *Prometheus) {
 	queries := 0
 	for _, one := range all {
 		for _, expr := range one.queries {
-			if strings.Contains(expr, "kgate_trace_spans_total") || strings.Contains(expr, "kgate_certificate_expiry") || strings.Contains(expr, "kgate_rate_") {
-				continue // there is no collector here, no TLS and no rate
+			if strings.Contains(expr, "kgate_trace_spans_total") || strings.Contains(expr, "kgate_certificate_expiry") || strings.Contains(expr, "kgate_rate_") || strings.Contains(expr, "kgate_upstream_capacity") {
+				continue // there is no collector here, no TLS, no rate and no upstream with a k of its own
 			}
 			queries++
 			f.hasData(t, p, one.title, expr)

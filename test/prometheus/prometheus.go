@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,8 +20,9 @@ const interval = 250 * time.Millisecond
 
 // Prometheus is a process that scrapes gateways, as one fleet.
 type Prometheus struct {
-	dir  string
-	addr string
+	dir    string
+	addr   string
+	client *http.Client // for queries
 }
 
 // Histograms is which buckets a Prometheus scrapes.
@@ -34,14 +38,25 @@ const (
 // the gateways. It ends with the test.
 func StartPrometheus(t *testing.T, gateways []*cluster.Gateway, histograms Histograms, rules ...string) *Prometheus {
 	t.Helper()
-	return startPrometheus(t, gateways, histograms, interval, rules...)
+	return startPrometheus(t, place{}, gateways, histograms, interval, rules...)
 }
 
-// startPrometheus is StartPrometheus with a scrape so often.
-func startPrometheus(t *testing.T, gateways []*cluster.Gateway, histograms Histograms, interval time.Duration, rules ...string) *Prometheus {
+// place is where a Prometheus runs, if not here.
+type place struct {
+	command []string // that another one is appended to
+	host    string
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// startPrometheus is StartPrometheus at a place, with a scrape so often.
+func startPrometheus(t *testing.T, at place, gateways []*cluster.Gateway, histograms Histograms, interval time.Duration, rules ...string) *Prometheus {
 	t.Helper()
 	binary := "prometheus"
-	p := &Prometheus{dir: t.TempDir(), addr: cluster.ReservePort(t)}
+	p := &Prometheus{dir: t.TempDir(), addr: cluster.ReservePort(t), client: client}
+	if at.dial != nil {
+		p.addr = at.host + ":9090"
+		p.client = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: at.dial}}
+	}
 	p.setTargets(t, gateways)
 	names, err := json.Marshal(rules) // JSON is YAML
 	if err != nil {
@@ -61,7 +76,8 @@ scrape_configs:
 	if histograms == Native {
 		args = append(args, "--enable-feature=native-histograms")
 	}
-	process := cluster.StartProcess(t, binary, args...)
+	args = append(append(slices.Clone(at.command), binary), args...)
+	process := cluster.StartProcess(t, args[0], args[1:]...)
 	t.Cleanup(func() {
 		if log := process.Log.Tail(20); t.Failed() || log != "" {
 			t.Logf("log of Prometheus:\n%s", log)
@@ -72,6 +88,9 @@ scrape_configs:
 
 // URL returns where it answers queries.
 func (p *Prometheus) URL() string { return "http://" + p.addr }
+
+// Transport reaches it.
+func (p *Prometheus) Transport() http.RoundTripper { return p.client.Transport }
 
 // Scrape says which gateways are scraped, and waits until they are and no others.
 // Prometheus takes up to 5 s to notice.

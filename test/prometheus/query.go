@@ -26,7 +26,7 @@ func (p *Prometheus) get(ctx context.Context, path string, params url.Values, da
 	if err != nil {
 		return err
 	}
-	res, err := client.Do(req)
+	res, err := p.client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 type site struct {
 	addr    string
 	handler http.Handler
+	listen  func() (net.Listener, error) // nil: on loopback, at addr
 	close   func()
 }
 
@@ -31,10 +32,15 @@ func (s *site) URL() string { return "http://" + s.addr }
 
 func (s *site) serve(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("tcp", s.addr)
+	listen := s.listen
+	if listen == nil {
+		listen = func() (net.Listener, error) { return net.Listen("tcp", s.addr) }
+	}
+	l, err := listen()
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.addr = l.Addr().String()
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: s.handler}
 	done := make(chan struct{})
 	go func() {

@@ -19,7 +19,6 @@ import (
 type Disk struct {
 	mu    sync.Mutex
 	files map[string]*content
-	syncs int
 	full  error // of writes from now on
 	// interrupted: syncs fail, and nothing is synced.
 	interrupted bool
@@ -184,7 +183,6 @@ func (h *handle) Sync() error {
 	if h.d.interrupted {
 		return errors.New("the power went")
 	}
-	h.d.syncs++
 	h.c.synced, h.c.since = h.c.now(), nil
 	return nil
 }
@@ -199,13 +197,6 @@ func (d *Disk) Fill(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.full = err
-}
-
-// Syncs returns how many syncs there were.
-func (d *Disk) Syncs() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.syncs
 }
 
 // Read returns what a file holds.

@@ -4,8 +4,7 @@
 //
 // The rules are pure. A driver tells them what the leader learns and when, as a
 // [time.Duration] on the leader's monotonic clock, and carries out what [Rules.Judge]
-// returns. It calls Judge every [Interval]. Package membership drives them with
-// hashicorp/raft and real connections, the lab with a model of both.
+// returns. It calls Judge every [Interval]. Package membership's core drives them.
 //
 // # Why suspending is safe
 //

@@ -84,10 +84,13 @@ func NextStep(servers []Server) Step {
 	slices.SortStableFunc(servers, func(a, b Server) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 	})
-	members, voters, stay, failed := 0, 0, 0, 0
+	members, able, voters, stay, failed := 0, 0, 0, 0, 0
 	for _, s := range servers {
 		if s.Node != 0 || s.Away {
 			members++
+		}
+		if s.Voter || s.Alive && s.Node != 0 {
+			able++
 		}
 		if !s.Voter {
 			continue
@@ -101,6 +104,11 @@ func NextStep(servers []Server) Step {
 		}
 	}
 	target := VoterTarget(members)
+	if able >= leastVoters {
+		// No more than there are to vote: an even number would be worth nothing, and who has failed
+		// would keep its vote.
+		target = VoterTarget(min(members, able))
+	}
 	if stay >= leastVoters {
 		target = max(target, leastVoters)
 	}

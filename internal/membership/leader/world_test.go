@@ -96,10 +96,8 @@ func (w *world) renew() {
 	if w.mute {
 		return
 	}
-	n := w.grantor.Begin(func() []string { return []string{"v"} })
-	if _, decided := w.grantor.Answer(n, "v", 1); decided {
-		w.rules.Confirmed()
-	}
+	w.grantor.Confirm(w.grantor.Ask())
+	w.rules.Confirmed()
 }
 
 // carryOut does what a verdict says.

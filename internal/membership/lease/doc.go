@@ -56,9 +56,4 @@
 //
 // One round answers every renewal that was received before it began. A round is
 // a message to each voter and back; nothing is written.
-//
-// (hashicorp/raft has a VerifyLeader of its own. It counts the answers of
-// servers without a vote, and answers to heartbeats that were sent before it was
-// called: a leader that was paused finds such answers in its sockets when it
-// wakes. What it proves is too little for this.)
 package lease

@@ -24,8 +24,7 @@ type Grantor struct {
 	// pending are the newest renewals that no round has been begun for.
 	pending map[kmutex.Node]received
 	rounds  uint64
-	round   round
-	deposed bool
+	open    []round // in the order of their beginnings
 }
 
 type received struct {
@@ -61,9 +60,6 @@ func (g *Grantor) Again(term uint64) *Grantor {
 	return again
 }
 
-// Term returns the term that the grantor leads.
-func (g *Grantor) Term() uint64 { return g.term }
-
 // Follow takes in the agreed view: the members, and the lost ones whose leases
 // may still run.
 func (g *Grantor) Follow(members, lost []kmutex.Node) {
@@ -86,7 +82,7 @@ func (g *Grantor) member(node kmutex.Node) bool { return g.members[node] }
 // Receive takes in a renewal. It reports whether a round may grant it: only
 // those of members.
 func (g *Grantor) Receive(r Renewal, now time.Duration) bool {
-	if !g.member(r.Node) || g.deposed {
+	if !g.member(r.Node) {
 		return false
 	}
 	g.heard[r.Node] = now

@@ -6,8 +6,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Outstanding is how many renewals of an incarnation can be on their way.
-const Outstanding = 3
+// outstanding is how many renewals of an incarnation can be on their way.
+const outstanding = 3
 
 // Holder is an incarnation's end of its lease. It is used by one goroutine at a
 // time.
@@ -16,17 +16,17 @@ type Holder struct {
 	node  kmutex.Node
 	// tag is the newest renewal's, and sent when the newest ones were sent, by tag.
 	tag   uint64
-	sent  [Outstanding]time.Duration
+	sent  [outstanding]time.Duration
 	due   time.Duration
 	held  bool
-	until time.Duration
+	until time.Duration // before the first lease: how long it waits for that
 	over  bool
 }
 
 // NewHolder returns the end of an incarnation that holds no lease yet. Its
 // first renewal is due at once.
 func NewHolder(terms Terms, node kmutex.Node, now time.Duration) *Holder {
-	return &Holder{terms: terms, node: node, due: now}
+	return &Holder{terms: terms, node: node, due: now, until: now + 2*terms.Lease}
 }
 
 // Due returns when the next renewal is to be sent.
@@ -36,7 +36,7 @@ func (h *Holder) Due() time.Duration { return h.due }
 // nobody can have received it before.
 func (h *Holder) Send(now time.Duration) Renewal {
 	h.tag++
-	h.sent[h.tag%Outstanding] = now
+	h.sent[h.tag%outstanding] = now
 	h.due = now + h.terms.Interval()
 	return Renewal{Node: h.node, Tag: h.tag}
 }
@@ -45,13 +45,13 @@ func (h *Holder) Send(now time.Duration) Renewal {
 func (h *Holder) DueBy(at time.Duration) { h.due = min(h.due, at) }
 
 // Granted takes in that a renewal was granted. It reports whether the lease is
-// longer now: a renewal of another incarnation, or one that [Outstanding] newer ones
+// longer now: a renewal of another incarnation, or one that [outstanding] newer ones
 // have followed, counts nothing, nor does any once the lease has lapsed.
 func (h *Holder) Granted(r Renewal, now time.Duration) bool {
-	if r.Node != h.node || r.Tag > h.tag || h.tag-r.Tag >= min(Outstanding, h.tag) || h.Over(now) {
+	if r.Node != h.node || r.Tag > h.tag || h.tag-r.Tag >= min(outstanding, h.tag) || h.Over(now) {
 		return false
 	}
-	until := h.sent[r.Tag%Outstanding] + h.terms.Lease - h.terms.margin()
+	until := h.sent[r.Tag%outstanding] + h.terms.Lease - h.terms.margin()
 	if until <= now || h.held && until <= h.until {
 		return false
 	}
@@ -59,33 +59,19 @@ func (h *Holder) Granted(r Renewal, now time.Duration) bool {
 	return true
 }
 
-// Failed takes in that a renewal got no answer: the next is due soon.
-func (h *Holder) Failed(r Renewal, now time.Duration) {
-	if r.Node == h.node && r.Tag == h.tag {
-		h.due = min(h.due, now+h.terms.Retry())
-	}
-}
-
-// Refused takes in that the incarnation is lost: it will get no lease any more.
-func (h *Holder) Refused(r Renewal) {
-	if r.Node == h.node {
-		h.over = true
-	}
-}
-
 // Until returns when the lease ends; false if there is none, or none any more.
 func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held && !h.over }
 
-// Valid reports that the incarnation may have requests in flight.
-func (h *Holder) Valid(now time.Duration) bool {
+// valid reports that the incarnation may have requests in flight.
+func (h *Holder) valid(now time.Duration) bool {
 	until, ok := h.Until()
 	return ok && now < until
 }
 
-// Over reports that the incarnation had a lease which has lapsed, or was
-// refused. That is for ever.
+// Over reports that the incarnation had a lease which has lapsed, or got none for the time
+// of two. That is for ever.
 func (h *Holder) Over(now time.Duration) bool {
-	if h.held && now >= h.until {
+	if now >= h.until {
 		h.over = true
 	}
 	return h.over

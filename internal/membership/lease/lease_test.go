@@ -14,7 +14,7 @@ var terms = Terms{Lease: 3000 * ms, Bound: 150 * ms}
 
 func TestHolderCountsFromSending(t *testing.T) {
 	h := NewHolder(terms, 7, 100*ms)
-	if _, ok := h.Until(); ok || h.Valid(100*ms) || h.Over(1000*ms) || h.Due() != 100*ms {
+	if _, ok := h.Until(); ok || h.valid(100*ms) || h.Over(1000*ms) || h.Due() != 100*ms {
 		t.Error("a holder that was never granted anything has no lease, and has lost none")
 	}
 	r := h.Send(200 * ms)
@@ -24,7 +24,7 @@ func TestHolderCountsFromSending(t *testing.T) {
 	if !h.Granted(r, 600*ms) {
 		t.Error("not granted")
 	}
-	if until, ok := h.Until(); !ok || until != 2900*ms || !h.Valid(2899*ms) || h.Valid(2900*ms) {
+	if until, ok := h.Until(); !ok || until != 2900*ms || !h.valid(2899*ms) || h.valid(2900*ms) {
 		t.Errorf("until %v, %v", until, ok)
 	}
 }
@@ -32,7 +32,7 @@ func TestHolderCountsFromSending(t *testing.T) {
 func TestWhatCountsNothing(t *testing.T) {
 	h := NewHolder(terms, 7, 0)
 	old := h.Send(0)
-	for range Outstanding - 1 {
+	for range outstanding - 1 {
 		h.Send(100 * ms)
 	}
 	r := h.Send(500 * ms)
@@ -71,7 +71,7 @@ func TestLapsedForEver(t *testing.T) {
 	h := NewHolder(terms, 7, 0)
 	h.Granted(h.Send(0), 1*ms)
 	late := h.Send(2600 * ms)
-	if h.Granted(late, 2700*ms) || h.Valid(2701*ms) || !h.Over(2701*ms) {
+	if h.Granted(late, 2700*ms) || h.valid(2701*ms) || !h.Over(2701*ms) {
 		t.Error("an answer after the end revives the lease")
 	}
 	if h.Granted(h.Send(2800*ms), 2801*ms) {
@@ -79,31 +79,12 @@ func TestLapsedForEver(t *testing.T) {
 	}
 }
 
-func TestRefusedIsTheEnd(t *testing.T) {
-	h := NewHolder(terms, 7, 0)
-	r := h.Send(0)
-	h.Granted(r, 1*ms)
-	h.Refused(Renewal{Node: 6})
-	if !h.Valid(2 * ms) {
-		t.Error("another's refusal counts")
-	}
-	h.Refused(h.Send(500 * ms))
-	if h.Valid(501*ms) || !h.Over(501*ms) {
-		t.Error("it goes on")
-	}
-}
-
-func TestFailedIsTriedSoon(t *testing.T) {
-	h := NewHolder(terms, 7, 0)
-	first := h.Send(0)
-	h.Failed(first, 50*ms)
-	if h.Due() != 150*ms {
-		t.Errorf("next at %v", h.Due())
-	}
-	h.Send(150 * ms)
-	h.Failed(first, 160*ms)
-	if h.Due() != 650*ms {
-		t.Errorf("an old failure moves the next to %v", h.Due())
+// Who gets no lease, since no answer arrives, does not wait for ever.
+func TestNoLease(t *testing.T) {
+	h := NewHolder(terms, 7, 100*ms)
+	r := h.Send(100 * ms)
+	if end := 100*ms + 2*terms.Lease; h.Over(end-1) || !h.Over(end) || h.Granted(r, end+1) {
+		t.Error("it is not over after the time of two leases, or is before")
 	}
 }
 
@@ -114,47 +95,31 @@ func leads() *Grantor {
 	return g
 }
 
-func abc() []string { return []string{"a", "b", "c"} }
-
-func TestGrantedByAMajority(t *testing.T) {
+// A round answers what came before it began, and what the rounds before it have not.
+func TestRounds(t *testing.T) {
 	g := leads()
 	if g.Waiting() || g.Receive(Renewal{Node: 9, Tag: 1}, 1100*ms) || g.Waiting() {
 		t.Error("a stranger's renewal is taken")
 	}
-	g.Receive(Renewal{Node: 1, Tag: 1}, 1100*ms)
-	n := g.Begin(abc)
-	g.Receive(Renewal{Node: 2, Tag: 1}, 1200*ms) // too late for this round
-	for _, voter := range []string{"a", "a", "x"} {
-		if granted, decided := g.Answer(n, voter, 5); decided || granted != nil {
-			t.Errorf("decided by %s", voter)
-		}
+	renew := func(node kmutex.Node) Renewal {
+		r := Renewal{Node: node, Tag: 1}
+		g.Receive(r, 1100*ms)
+		return r
 	}
-	if _, decided := g.Answer(n-1, "b", 5); decided {
-		t.Error("decided by an answer of another round")
+	one := renew(1)
+	first := g.Ask()
+	two := renew(2) // too late for this round
+	if granted := g.Confirm(first); !slices.Equal(granted, []Renewal{one}) || !g.Waiting() {
+		t.Errorf("granted %v", granted)
 	}
-	if _, decided := g.Answer(n, "c", 4); decided {
-		t.Error("decided by a voter that is behind")
+	g.Ask()
+	three := renew(3)
+	third := g.Ask()
+	if granted := g.Confirm(third); !slices.Equal(granted, []Renewal{two, three}) || g.Waiting() {
+		t.Errorf("granted %v", granted)
 	}
-	granted, decided := g.Answer(n, "b", 5)
-	if !decided || !slices.Equal(granted, []Renewal{{Node: 1, Tag: 1}}) || !g.Waiting() {
-		t.Errorf("granted %v, %v", granted, decided)
-	}
-	if again, decided := g.Answer(n, "c", 5); decided || again != nil {
-		t.Error("decided twice")
-	}
-}
-
-func TestDeposed(t *testing.T) {
-	g := leads()
-	g.Receive(Renewal{Node: 1, Tag: 1}, 1100*ms)
-	n := g.Begin(abc)
-	g.Answer(n, "a", 5)
-	g.Answer(n, "b", 6)
-	if _, decided := g.Answer(n, "c", 5); decided || !g.Deposed() {
-		t.Error("a leader that knows of a later term grants")
-	}
-	if g.Receive(Renewal{Node: 2, Tag: 1}, 1200*ms) || g.Waiting() {
-		t.Error("it takes renewals")
+	if again := g.Confirm(third); again != nil {
+		t.Errorf("granted %v twice", again)
 	}
 }
 
@@ -162,11 +127,10 @@ func TestExpired(t *testing.T) {
 	g := leads()
 	g.Receive(Renewal{Node: 1, Tag: 1}, 2000*ms)
 	g.Receive(Renewal{Node: 3, Tag: 1}, 2000*ms)
-	n := g.Begin(abc)
+	n := g.Ask()
 	g.Follow([]kmutex.Node{2}, []kmutex.Node{1, 3, 4}) // 3 is lost while the round is out
 	g.granted[1] = 2000 * ms                           // by a round before
-	g.Answer(n, "a", 5)
-	if granted, _ := g.Answer(n, "b", 5); granted != nil {
+	if granted := g.Confirm(n); granted != nil {
 		t.Errorf("lost ones are granted %v", granted)
 	}
 	for _, tt := range []struct {
@@ -189,21 +153,6 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// The voters are read when the renewals of the round are fixed: one that comes while
-// they are read belongs to the next round.
-func TestVotersAreReadAfterRenewals(t *testing.T) {
-	g := leads()
-	g.Receive(Renewal{Node: 1, Tag: 1}, 1100*ms)
-	n := g.Begin(func() []string {
-		g.Receive(Renewal{Node: 2, Tag: 1}, 1200*ms)
-		return abc()
-	})
-	g.Answer(n, "a", 5)
-	if granted, _ := g.Answer(n, "b", 5); !slices.Equal(granted, []Renewal{{Node: 1, Tag: 1}}) || !g.Waiting() {
-		t.Errorf("granted %v by voters that may be old", granted)
-	}
-}
-
 // A leader that leads the next term too has nothing to wait for: nobody else can
 // have granted anything. With a term in between it waits like any other.
 func TestAgain(t *testing.T) {
@@ -214,7 +163,7 @@ func TestAgain(t *testing.T) {
 	}
 	again := g.Again(6)
 	again.Follow([]kmutex.Node{1}, []kmutex.Node{2})
-	if again.Term() != 6 || !again.Expired(2, 2*terms.Wait()) {
+	if again.term != 6 || !again.Expired(2, 2*terms.Wait()) {
 		t.Error("waits although nobody led in between")
 	}
 }

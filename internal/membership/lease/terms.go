@@ -22,9 +22,6 @@ func (t Terms) margin() time.Duration { return t.Lease - drift.Use(t.Lease) }
 // Interval is the time between two renewals.
 func (t Terms) Interval() time.Duration { return t.Lease / 6 }
 
-// Retry is the time from a renewal that failed to the next.
-func (t Terms) Retry() time.Duration { return t.Lease / 30 }
-
 // Wait is how long a grantor waits before it calls a member expired.
 func (t Terms) Wait() time.Duration { return drift.Keep(t.Lease, t.Bound) }
 

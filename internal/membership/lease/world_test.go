@@ -171,9 +171,13 @@ func (p *process) renew(h *Holder) {
 		if leader != nil {
 			p.w.tell(leader, func() { leader.receive(renewal) })
 		}
-		p.wait(p.w.terms.Retry(), func() { h.Failed(renewal, p.clock()) })
+		p.wait(p.w.terms.Lease/30, func() {
+			if renewal.Tag == h.tag {
+				h.DueBy(p.clock())
+			}
+		})
 	}
-	p.wait(p.w.terms.Retry()/2, func() { p.renew(h) })
+	p.wait(p.w.terms.Lease/60, func() { p.renew(h) })
 }
 
 func (p *process) comeBack(h *Holder) {
@@ -215,7 +219,7 @@ func (p *process) receive(r Renewal) {
 // follow has the leader's grantor see what has been committed: at once if it
 // still leads, else nothing new reaches it.
 func (p *process) follow() {
-	if !p.w.majority(p.term) || p.grantor.Term() != p.term {
+	if !p.w.majority(p.term) || p.grantor.term != p.term {
 		return
 	}
 	var members, lost []kmutex.Node
@@ -234,15 +238,22 @@ func (p *process) round() {
 	}
 	g := p.grantor
 	p.asking = true
-	var voters []string
-	for _, v := range p.w.procs {
-		voters = append(voters, v.id)
-	}
-	number := g.Begin(func() []string { return voters })
+	number, yes := g.Ask(), 0
 	for _, v := range p.w.procs {
 		p.w.ask(p, v, func() {
 			term := v.term
-			p.w.ask(v, p, func() { p.answer(g, number, v.id, term) })
+			p.w.ask(v, p, func() {
+				switch {
+				case g != p.grantor:
+				case term > g.term:
+					p.w.later++
+					p.grantor = nil // as raft does
+				case term == g.term:
+					if yes++; yes == len(p.w.procs)/2+1 {
+						p.grant(g.Confirm(number))
+					}
+				}
+			})
 		})
 	}
 	p.wait(200*time.Millisecond, func() {
@@ -251,11 +262,7 @@ func (p *process) round() {
 	})
 }
 
-func (p *process) answer(g *Grantor, number uint64, voter string, term uint64) {
-	granted, _ := g.Answer(number, voter, term)
-	if g.Deposed() {
-		p.w.later++
-	}
+func (p *process) grant(granted []Renewal) {
 	for _, r := range granted {
 		p.w.granted++
 		for _, q := range p.w.procs {
@@ -406,11 +413,11 @@ func (w *world) suspend() {
 func (w *world) check() error {
 	for _, p := range w.procs {
 		if h := p.holder; h != nil {
-			if p.lapsed && h.Valid(p.clock()) {
+			if p.lapsed && h.valid(p.clock()) {
 				return fmt.Errorf("node %d has a lease again after it had lapsed", h.node)
 			}
 			_, held := h.Until()
-			if held && !h.Valid(p.clock()) {
+			if held && !h.valid(p.clock()) {
 				p.lapsed = true
 			}
 		}
@@ -425,9 +432,9 @@ func (w *world) check() error {
 				continue
 			}
 			w.expired++
-			if h := p.holder; h != nil && h.node == node && h.Valid(p.clock()) {
+			if h := p.holder; h != nil && h.node == node && h.valid(p.clock()) {
 				return fmt.Errorf("node %d believes in its lease until %v of its clock, which shows %v; leader %s of term %d calls it expired",
-					node, h.until, p.clock(), leader.id, leader.grantor.Term())
+					node, h.until, p.clock(), leader.id, leader.grantor.term)
 			}
 			if w.majority(leader.term) && w.r.IntN(8) == 0 {
 				delete(w.lost, node) // it commits that it is expired

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // gateway that meets a newer one in the log stops following it: it cannot know
 // what the others make of it.
 const (
-	commandVersion = 4
+	commandVersion = 5
 	oldestCommand  = 2
 )
 
@@ -28,13 +29,15 @@ const (
 	maxMembers = 10_000
 	// maxPools is the largest number of pools.
 	maxPools = 4096
+	// maxClasses is the largest number of upstreams of a pool that have a k of their own.
+	maxClasses = 128
 
 	minLease = 50 * time.Millisecond
 	maxLease = time.Hour
 
-	// MaxText bounds a name or an address, MaxReason a reason, in bytes.
+	// MaxText bounds a name or an address, maxReason a reason, in bytes.
 	MaxText   = 256
-	MaxReason = 256
+	maxReason = 256
 	// MaxCommand bounds an entry of the log in bytes.
 	MaxCommand = 16 << 10
 )
@@ -84,6 +87,8 @@ func (c Command) ByPeople() bool {
 // String says for the log what c changes.
 func (c Command) String() string {
 	switch {
+	case c.SetK != nil && c.SetK.Upstream != "":
+		return fmt.Sprintf("k of %s at %s: %d", c.SetK.Name, c.SetK.Upstream, c.SetK.K)
 	case c.SetK != nil:
 		return fmt.Sprintf("k of %s: %d", c.SetK.Name, c.SetK.K)
 	case c.SetRate != nil:
@@ -134,7 +139,7 @@ type Suspend struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// reason returns the i-th one, cut to MaxReason.
+// reason returns the i-th one, cut to maxReason.
 func (c Suspend) reason(i int) string {
 	if i >= len(c.Reasons) {
 		return ""
@@ -142,10 +147,10 @@ func (c Suspend) reason(i int) string {
 	return CutReason(c.Reasons[i])
 }
 
-// CutReason cuts a text to MaxReason bytes, at a whole character.
+// CutReason cuts a text to maxReason bytes, at a whole character.
 func CutReason(text string) string {
-	if len(text) > MaxReason {
-		text = strings.ToValidUTF8(text[:MaxReason], "")
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "")
 	}
 	return text
 }
@@ -170,14 +175,18 @@ type Define struct {
 	Reclaim admission.Reclaim `json:"reclaim"`
 	HoldMax time.Duration     `json:"hold_max,omitempty"`
 	Rate    Rate              `json:"rate,omitzero"`
+	// Classes, if any, share K out to upstreams. Their Tokens are chosen by the state.
+	Classes []Class `json:"classes,omitempty"`
 }
 
-// SetK changes the number of tokens of a pool, if it still is Was (0:
-// whatever it is).
+// SetK changes the number of tokens of a pool, or of one of its upstreams, if it still is
+// Was (0: whatever it is).
 type SetK struct {
 	Name string `json:"name"`
-	K    int    `json:"k"`
-	Was  int    `json:"was,omitempty"`
+	// Upstream whose k it is, of a pool with classes.
+	Upstream string `json:"upstream,omitempty"`
+	K        int    `json:"k"`
+	Was      int    `json:"was,omitempty"`
 	// Epoch, in a pool with a rate, is the one in which all gateways divide the rate by K
 	// or more. 0: they may not.
 	Epoch uint64 `json:"epoch,omitempty"`
@@ -209,14 +218,14 @@ type UseTickets struct {
 // Errors of commands.
 var (
 	// ErrCommand means that a command was refused; the view stays as it was.
-	ErrCommand = errors.New("membership: refused")
+	ErrCommand = errors.New("refused")
 	// ErrConflict means that a value is no longer what the proposer took it for.
-	ErrConflict = errors.New("membership: changed by somebody else meanwhile")
+	ErrConflict = errors.New("changed by somebody else meanwhile")
 	// ErrNewer means that something was written by a newer version of kgate.
-	ErrNewer = errors.New("membership: written by a newer version of kgate")
-	// ErrOlder means that something was written by an older version of kgate
+	ErrNewer = errors.New("written by a newer version of kgate")
+	// errOlder means that something was written by an older version of kgate
 	// that this one does not read.
-	ErrOlder = errors.New("membership: written by an older version of kgate")
+	errOlder = errors.New("written by an older version of kgate")
 )
 
 // Encode returns a command as an entry of the log.
@@ -224,7 +233,7 @@ func Encode(c Command) ([]byte, error) {
 	c.Version = commandVersion
 	data, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("membership: encode command: %w", err)
+		return nil, fmt.Errorf("encode command: %w", err)
 	}
 	return data, nil
 }
@@ -260,7 +269,7 @@ func checkVersion(data []byte, what string, oldest, newest int) error {
 	case has > newest:
 		return fmt.Errorf("%w: %s %d, this one knows %d", ErrNewer, what, has, newest)
 	case has > 0 && has < oldest:
-		return fmt.Errorf("%w: %s %d, this one reads %d and newer", ErrOlder, what, has, oldest)
+		return fmt.Errorf("%w: %s %d, this one reads %d and newer", errOlder, what, has, oldest)
 	}
 	return nil
 }
@@ -318,7 +327,7 @@ func (c Join) Check() error {
 
 // Check returns an error if the command makes no sense whatever the view.
 func (c Define) Check() error {
-	errs := []error{checkText("the pool's name", c.Name), CheckK(c.K), c.Rate.Check()}
+	errs := []error{checkText("the pool's name", c.Name), CheckK(c.K), c.Rate.Check(), c.checkClasses()}
 	if c.Binding != admission.BindingEarly && c.Binding != admission.BindingLate {
 		errs = append(errs, fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, admission.BindingLate, admission.BindingEarly))
 	}
@@ -352,3 +361,38 @@ func (r Rate) CheckParts(k int) error {
 	}
 	return nil
 }
+
+// checkClasses returns what is wrong with the classes of a new pool.
+func (c Define) checkClasses() error {
+	if c.Classes == nil {
+		return nil
+	}
+	var errs []error
+	total := 0
+	for i, class := range c.Classes {
+		errs = append(errs, checkText("an upstream's URL", class.Upstream))
+		if class.K < 1 || class.K > kmutex.MaxK || class.Tokens != nil {
+			errs = append(errs, fmt.Errorf("%w: k of the upstream %s is %d, it must be between 1 and %d", ErrCommand, class.Upstream, class.K, kmutex.MaxK))
+		}
+		if slices.ContainsFunc(c.Classes[:i], func(other Class) bool { return other.Upstream == class.Upstream }) {
+			errs = append(errs, fmt.Errorf("%w: the upstream %s is there twice", ErrCommand, class.Upstream))
+		}
+		total += class.K
+	}
+	switch {
+	case len(c.Classes) > maxClasses:
+		errs = append(errs, errTooMany)
+	case total != c.K:
+		errs = append(errs, fmt.Errorf("%w: k is %d, and that of all upstreams is %d", ErrCommand, c.K, total))
+	case c.Binding == admission.BindingEarly:
+		errs = append(errs, fmt.Errorf("%w: with early binding no upstream can have a k of its own: requests would be bound to one that may be down", ErrCommand))
+	case c.Rate != Rate{}:
+		errs = append(errs, errRateOfClasses)
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	errTooMany       = fmt.Errorf("%w: at most %d upstreams can have a k of their own", ErrCommand, maxClasses)
+	errRateOfClasses = fmt.Errorf("%w: a pool with a rate cannot have upstreams with a k of their own", ErrCommand)
+)

@@ -26,7 +26,7 @@ func (m *Machine) Apply(index uint64, data []byte) (changed bool, err error) {
 			m.newest = m.state.view()
 		}
 	}
-	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
+	if errors.Is(err, ErrNewer) || errors.Is(err, errOlder) {
 		m.broken = err
 	}
 	return changed, err

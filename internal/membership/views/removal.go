@@ -3,6 +3,7 @@ package views
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/admission"
@@ -11,6 +12,12 @@ import (
 
 // Stopped is the Reason of a member that left, with nothing in flight.
 const Stopped = "it was stopped in order"
+
+// ByOperator begins the Reason of a member that people took out.
+const ByOperator = "an operator took it out"
+
+// TakenOut reports that people took it out: nobody waits for it.
+func (l Lost) TakenOut() bool { return strings.HasPrefix(l.Reason, ByOperator) }
 
 // remove takes a member out that left with nothing in flight. What its tickets
 // held outlives it, so it has a successor like any other.
@@ -25,7 +32,7 @@ func (s *state) remove(index uint64, c Remove) bool {
 }
 
 // suspend takes members out that may still have requests in flight: their
-// tokens are owed.
+// tokens are owed. One that is lost already and that people take out is only noted.
 func (s *state) suspend(index uint64, c Suspend) bool {
 	moved := make(pools)
 	changed := false
@@ -33,11 +40,23 @@ func (s *state) suspend(index uint64, c Suspend) bool {
 		if s.has(node) {
 			maps.Copy(moved, s.lose(index, node, true, c.reason(i)))
 			changed = true
+		} else if s.noteTakenOut(node, c.reason(i)) {
+			changed = true
 		}
 	}
 	s.findSuccessors()
 	s.beginEpochs(index, moved)
 	return changed
+}
+
+// noteTakenOut notes that people took a lost member out.
+func (s *state) noteTakenOut(node kmutex.Node, reason string) bool {
+	i := slices.IndexFunc(s.Lost, func(l Lost) bool { return l.Node == node })
+	if i < 0 || s.Lost[i].TakenOut() || !strings.HasPrefix(reason, ByOperator) {
+		return false
+	}
+	s.Lost[i].Reason = reason
+	return true
 }
 
 // expire ends what lost members owe because of their leases.

@@ -14,6 +14,10 @@ import (
 
 func suspend(nodes ...kmutex.Node) Command { return Command{Suspend: &Suspend{Nodes: nodes}} }
 
+func taken(reason string, node kmutex.Node) Command {
+	return Command{Suspend: &Suspend{Nodes: []kmutex.Node{node}, Reasons: []string{reason}}}
+}
+
 func expire(nodes ...kmutex.Node) Command { return Command{Expire: &Expire{Nodes: nodes}} }
 
 func returned(pool string, nodes ...kmutex.Node) Command {
@@ -58,7 +62,7 @@ func TestLosses(t *testing.T) {
 	// The four gateways in the order of the ring, nodes 1 to 4, whatever their
 	// names; pool p is entry 5.
 	names := ring.Names()
-	four := []Command{join(names[0], "x"), join(names[1], "x"), join(names[2], "x"), join(names[3], "x"), pool("p", 3)}
+	four := []Command{join(names[0], "x"), join(names[1], "x"), join(names[2], "x"), join(names[3], "x"), poolOf("p", 3)}
 	for _, tt := range []struct {
 		name     string
 		commands []Command // after the first five, from index 6
@@ -92,7 +96,7 @@ func TestLosses(t *testing.T) {
 		{"recovered", []Command{recovered("p", 1)}, "p@2[]"},
 		{"recovered once", []Command{recovered("p", 1), recovered("p", 1)}, "p@2[]"},
 		{"what is owed stays over other epochs", []Command{suspend(2), recovered("p", 2), setK("p", 9)}, "2>3* p@4[2]"},
-		{"a pool defined later is owed nothing", []Command{suspend(2), pool("q", 1)}, "2>3* p@2[2] q@1[]"},
+		{"a pool defined later is owed nothing", []Command{suspend(2), poolOf("q", 1)}, "2>3* p@2[2] q@1[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var s state
@@ -133,15 +137,16 @@ func TestReasonsOfLosses(t *testing.T) {
 	var s state
 	for i, c := range []Command{
 		join("a", "x"), join("b", "x"), join("c", "x"), join("d", "x"),
-		{Suspend: &Suspend{Nodes: []kmutex.Node{1, 2}, Reasons: []string{strings.Repeat("é", MaxReason)}}},
+		{Suspend: &Suspend{Nodes: []kmutex.Node{1, 2}, Reasons: []string{strings.Repeat("é", maxReason)}}},
 		drop1(3), join("d", "y"),
+		taken("a leader's word for one that is lost", 2), taken(ByOperator+", at d", 2), taken(ByOperator+", at e", 2),
 	} {
 		if _, err := s.Apply(uint64(i+1), c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := map[kmutex.Node]string{
-		1: strings.Repeat("é", MaxReason/2), 2: "", 3: "it was stopped in order", 4: "it has joined again as another incarnation",
+		1: strings.Repeat("é", maxReason/2), 2: ByOperator + ", at d", 3: "it was stopped in order", 4: "it has joined again as another incarnation",
 	}
 	for node, reason := range want {
 		if l, _ := s.view().LostMember(node); l.Reason != reason {
@@ -167,7 +172,7 @@ func TestSetKKnowsWhatItWas(t *testing.T) {
 	set := func(index uint64, k, was int) (bool, error) {
 		return s.Apply(index, Command{SetK: &SetK{Name: "p", K: k, Was: was}})
 	}
-	if _, err := s.Apply(1, pool("p", 3)); err != nil {
+	if _, err := s.Apply(1, poolOf("p", 3)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := set(2, 5, 4); !errors.Is(err, ErrConflict) || s.Pools[0].K != 3 {

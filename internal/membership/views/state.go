@@ -122,18 +122,25 @@ func (s *state) define(index uint64, c Define) (bool, error) {
 	if len(s.Pools) >= maxPools {
 		return false, fmt.Errorf("%w: there are %d pools already, no more are allowed", ErrCommand, len(s.Pools))
 	}
-	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Rate: c.Rate, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax})
+	p := Pool{Name: c.Name, K: c.K, Rate: c.Rate, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax}
+	for _, class := range c.Classes {
+		p.Classes, _, _ = withK(p.Classes, class.Upstream, class.K)
+	}
+	s.Pools = slices.Insert(s.Pools, at, p)
 	s.beginEpochs(index, pools{at: true})
 	return true, nil
 }
 
 func (s *state) setK(index uint64, c SetK) (bool, error) {
-	if err := CheckK(c.K); err != nil {
-		return false, err
-	}
 	at, err := s.pool(c.Name)
+	if err == nil {
+		err = s.Pools[at].CheckK(c.Upstream, c.K)
+	}
 	if err != nil {
 		return false, err
+	}
+	if c.Upstream != "" {
+		return s.setUpstreamK(index, at, c)
 	}
 	have := s.Pools[at].K
 	if have == c.K {
@@ -174,6 +181,9 @@ func (s *state) setRate(index uint64, c SetRate) (bool, error) {
 	if err != nil || s.Pools[at].Rate == c.Rate {
 		return false, err
 	}
+	if s.Pools[at].Classes != nil {
+		return false, errRateOfClasses
+	}
 	s.Pools[at].Rate = c.Rate
 	s.beginEpochs(index, pools{at: true})
 	return true, nil
@@ -188,6 +198,7 @@ func (s *state) recover(index uint64, c Recover) (bool, error) {
 	s.Pools[at].Spread = c.Spread
 	if c.Whole {
 		s.Pools[at].Left = 0
+		s.Pools[at].forgetRetired()
 	}
 	return true, nil
 }
@@ -234,7 +245,7 @@ func (s *state) view() *View {
 // stateFormat is the version of a snapshot, and oldestState the oldest that is read:
 // since then, fields were only added.
 const (
-	stateFormat = 5
+	stateFormat = 6
 	oldestState = 3
 )
 
@@ -243,7 +254,7 @@ func (s *state) Encode() ([]byte, error) {
 	s.Format = stateFormat
 	data, err := json.Marshal(s)
 	if err != nil {
-		return nil, fmt.Errorf("membership: encode snapshot: %w", err)
+		return nil, fmt.Errorf("encode snapshot: %w", err)
 	}
 	return data, nil
 }
@@ -255,11 +266,11 @@ func decodeState(data []byte) (state, error) {
 	}
 	var s state
 	if err := decodeStrict(data, &s); err != nil {
-		return state{}, fmt.Errorf("membership: snapshot: %w", err)
+		return state{}, fmt.Errorf("snapshot: %w", err)
 	}
 	sorted := slices.IsSortedFunc(s.Members, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) }) && slices.IsSortedFunc(s.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	if s.Format < oldestState || !sorted {
-		return state{}, fmt.Errorf("membership: snapshot: format %d, in order: %t", s.Format, sorted)
+		return state{}, fmt.Errorf("snapshot: format %d, in order: %t", s.Format, sorted)
 	}
 	return s, nil
 }

@@ -22,7 +22,7 @@ func join(name, boot string) Command {
 
 func drop1(node kmutex.Node) Command { return Command{Remove: &Remove{Node: node}} }
 
-func pool(name string, k int) Command {
+func poolOf(name string, k int) Command {
 	return Command{Define: &Define{Name: name, K: k, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}}
 }
 
@@ -53,18 +53,18 @@ func TestCommands(t *testing.T) {
 		commands []Command // the index of each is its place, from 1
 		want     string
 	}{
-		{"first pool", []Command{join(first, "x"), pool("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
-		{"the first definition wins", []Command{join(first, "x"), pool("p", 3), pool("p", 9)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
-		{"a join moves neither epoch nor home", []Command{join(second, "x"), pool("p", 3), join(first, "x")}, fmt.Sprintf("3 %s:1 %s:3 p:3@1/1", second, first)},
+		{"first pool", []Command{join(first, "x"), poolOf("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"the first definition wins", []Command{join(first, "x"), poolOf("p", 3), poolOf("p", 9)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"a join moves neither epoch nor home", []Command{join(second, "x"), poolOf("p", 3), join(first, "x")}, fmt.Sprintf("3 %s:1 %s:3 p:3@1/1", second, first)},
 		{"the same join twice is one", []Command{join(first, "x"), join(first, "x")}, fmt.Sprintf("1 %s:1", first)},
-		{"a new boot is a new node", []Command{join(first, "x"), join(second, "x"), pool("p", 3), join(first, "y")}, fmt.Sprintf("4 %s:2 %s:4 p:3@2/4", second, first)},
-		{"the home leaves", []Command{join(first, "x"), join(second, "x"), join(third, "x"), pool("p", 3), drop1(1)}, fmt.Sprintf("5 %s:2 %s:3 p:3@2/2", second, third)},
-		{"another leaves", []Command{join(first, "x"), join(second, "x"), pool("p", 3), drop1(2)}, fmt.Sprintf("4 %s:1 p:3@2/1", first)},
-		{"the home of a later epoch is its owner then", []Command{join(second, "x"), pool("p", 3), join(first, "x"), join(third, "x"), drop1(4)}, fmt.Sprintf("5 %s:1 %s:3 p:3@2/3", second, first)},
+		{"a new boot is a new node", []Command{join(first, "x"), join(second, "x"), poolOf("p", 3), join(first, "y")}, fmt.Sprintf("4 %s:2 %s:4 p:3@2/4", second, first)},
+		{"the home leaves", []Command{join(first, "x"), join(second, "x"), join(third, "x"), poolOf("p", 3), drop1(1)}, fmt.Sprintf("5 %s:2 %s:3 p:3@2/2", second, third)},
+		{"another leaves", []Command{join(first, "x"), join(second, "x"), poolOf("p", 3), drop1(2)}, fmt.Sprintf("4 %s:1 p:3@2/1", first)},
+		{"the home of a later epoch is its owner then", []Command{join(second, "x"), poolOf("p", 3), join(first, "x"), join(third, "x"), drop1(4)}, fmt.Sprintf("5 %s:1 %s:3 p:3@2/3", second, first)},
 		{"an old incarnation cannot be removed again", []Command{join(first, "x"), join(first, "y"), drop1(1)}, fmt.Sprintf("2 %s:2", first)},
-		{"k changes in a new epoch", []Command{join(first, "x"), pool("p", 3), pool("q", 1), setK("p", 5)}, fmt.Sprintf("4 %s:1 p:5@2/1 q:1@1/1", first)},
-		{"the same k changes nothing", []Command{join(first, "x"), pool("p", 3), setK("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
-		{"the last one leaves, the next one is home", []Command{join(first, "x"), pool("p", 3), drop1(1), join(second, "x")}, fmt.Sprintf("4 %s:4 p:3@3/4", second)},
+		{"k changes in a new epoch", []Command{join(first, "x"), poolOf("p", 3), poolOf("q", 1), setK("p", 5)}, fmt.Sprintf("4 %s:1 p:5@2/1 q:1@1/1", first)},
+		{"the same k changes nothing", []Command{join(first, "x"), poolOf("p", 3), setK("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"the last one leaves, the next one is home", []Command{join(first, "x"), poolOf("p", 3), drop1(1), join(second, "x")}, fmt.Sprintf("4 %s:4 p:3@3/4", second)},
 		{"a new address is the same node", []Command{join(first, "x"), {Join: &Join{Name: first, Boot: "x", PeerAddr: "elsewhere:1", Server: first + "/x"}}}, fmt.Sprintf("2 %s:1", first)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,10 +87,10 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"no name":        join("", "x"),
 		"no boot":        {Join: &Join{Name: "a", PeerAddr: "a:1", Server: "a/x"}},
 		"long name":      join(long, "x"),
-		"no k":           pool("p", 0),
-		"negative k":     pool("p", -1),
-		"huge k":         pool("p", kmutex.MaxK+1),
-		"no pool name":   pool("", 1),
+		"no k":           poolOf("p", 0),
+		"negative k":     poolOf("p", -1),
+		"huge k":         poolOf("p", kmutex.MaxK+1),
+		"no pool name":   poolOf("", 1),
 		"bad binding":    {Define: &Define{Name: "p", K: 1, Binding: "sometimes", Reclaim: admission.ReclaimLease}},
 		"unknown pool":   setK("nobody", 1),
 		"k of zero":      setK("known", 0),
@@ -108,7 +108,7 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"empty command":  {},
 	} {
 		s := state{}
-		if _, err := s.Apply(1, pool("known", 1)); err != nil {
+		if _, err := s.Apply(1, poolOf("known", 1)); err != nil {
 			t.Fatal(err)
 		}
 		before := describe(&s)
@@ -135,9 +135,9 @@ func TestDecodeCommand(t *testing.T) {
 		`7`:                                      ErrCommand,
 		`{}`:                                     ErrCommand,
 		`{"v":3}`:                                ErrCommand,
-		`{"v":1,"remove":{"node":1}}`:            ErrOlder,
+		`{"v":1,"remove":{"node":1}}`:            errOlder,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
-		`{"v":5,"lease":{"node":1}}`:             ErrNewer,
+		`{"v":6,"lease":{"node":1}}`:             ErrNewer,
 		`{"v":3,"lease":{"node":1}}`:             ErrCommand,
 		`{"v":3,"remove":{"node":1}} more`:       ErrCommand,
 		`{"v":3,"remove":{"node":1,"why":"so"}}`: ErrCommand,
@@ -153,7 +153,7 @@ func TestDecodeCommand(t *testing.T) {
 }
 
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []Command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &Found{"c", time.Second, 7}}} {
+	for _, c := range []Command{join("a", "x"), drop1(3), poolOf("p", 3), setK("p", 2), {Found: &Found{"c", time.Second, 7}}} {
 		data, err := Encode(c)
 		if err != nil {
 			f.Fatal(err)
@@ -177,7 +177,7 @@ func FuzzDecodeCommand(f *testing.F) {
 // in can be written again, and commands applied to it.
 func FuzzDecodeState(f *testing.F) {
 	var s state
-	for i, c := range []Command{join("a", "x"), join("b", "y"), pool("p", 3), setK("p", 2)} {
+	for i, c := range []Command{join("a", "x"), join("b", "y"), poolOf("p", 3), setK("p", 2)} {
 		_, _ = s.Apply(uint64(i+1), c)
 		data, err := s.Encode()
 		if err != nil {
@@ -219,7 +219,7 @@ func drawLog(t *rapid.T) []Command {
 		case 5, 6:
 			return drop1(node.Draw(t, "node"))
 		case 7, 8:
-			c := pool(named.Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
+			c := poolOf(named.Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
 			if rapid.Bool().Draw(t, "hold") {
 				c.Define.Reclaim, c.Define.HoldMax = admission.ReclaimHold, time.Minute
 			}
@@ -373,7 +373,7 @@ func restored(t *rapid.T, m *Machine) *Machine {
 
 func TestRestoreRefusesGarbage(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "snapshot", `{}`: "format 0", `{"format":6}`: "newer version", `{"format":4,"leases":[]}`: "unknown field",
+		``: "snapshot", `{}`: "format 0", `{"format":7}`: "newer version", `{"format":4,"leases":[]}`: "unknown field",
 		`{"format":4,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
 		`{"format":4} trailing`: "snapshot",
 	} {
@@ -389,7 +389,7 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 // going on would make another view out of the same log.
 func TestNewerCommandStops(t *testing.T) {
 	m := new(Machine)
-	if _, err := m.Apply(1, []byte(`{"v":5,"lease":{}}`)); !errors.Is(err, ErrNewer) {
+	if _, err := m.Apply(1, []byte(`{"v":6,"lease":{}}`)); !errors.Is(err, ErrNewer) {
 		t.Fatalf("%v", err)
 	}
 	data, err := Encode(join("a", "x"))

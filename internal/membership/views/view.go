@@ -40,6 +40,8 @@ type Member struct {
 type Pool struct {
 	Name string `json:"name"`
 	K    int    `json:"k"`
+	// Classes share K out to upstreams, nil: the tokens are all alike. Do not write to it.
+	Classes []Class `json:"classes,omitempty"`
 	// Rate bounds the bytes per second that all gateways together move.
 	Rate Rate `json:"rate,omitzero"`
 	// Left, if it is not 0, is an upper bound, above K, of the tokens that there can be:
@@ -168,8 +170,8 @@ func (v *View) Successor(node kmutex.Node) (kmutex.Node, bool) {
 	return l.Successor, known && l.Successor != 0
 }
 
-// Forgotten returns the index of a log entry: the view knows of every loss after it.
-func (v *View) Forgotten() uint64 {
+// forgotten returns the index of a log entry: the view knows of every loss after it.
+func (v *View) forgotten() uint64 {
 	if len(v.Lost) < maxLost {
 		return 0
 	}

@@ -23,7 +23,7 @@ func TestWitnessHasNoPartInPools(t *testing.T) {
 	}{
 		{witness("x"), "1 w:1"},
 		{join("a", "x"), "2 w:1 a:2"},
-		{pool("p", 3), "3 w:1 a:2 p:3@1/2"},
+		{poolOf("p", 3), "3 w:1 a:2 p:3@1/2"},
 		{join("b", "x"), "4 w:1 a:2 b:4 p:3@1/2"},
 		{suspend(1), "5 a:2 b:4 p:3@1/2"},
 		{witness("y"), "6 a:2 b:4 w:6 p:3@1/2"},

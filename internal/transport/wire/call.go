@@ -20,12 +20,11 @@ const (
 	MaxQuestions = maxShort + maxLong
 	// MaxQuestionBytes is how many bytes their bodies may have together.
 	MaxQuestionBytes = MaxBody + maxShort*fragment
+	// mostOfStranger bounds the bytes of a stranger's unanswered calls, and those of the answers
+	// that it has not read.
+	mostOfStranger = 2 * fragment
 	// maxWaiting bounds the calls that wait for a place among these.
 	maxWaiting = 4096
-	// dataWindow bounds the bytes of data on their way: written, but not yet read at the other
-	// end. What is urgent shares the connection, and queues behind no more than this in the
-	// kernel's buffers.
-	dataWindow = 1 << 20
 )
 
 // Status says what became of a call.
@@ -106,6 +105,7 @@ type calls struct {
 	// Questions of the other end. A place is free again when the answer is written.
 	questions    map[uint64]*Question
 	theirShort   int
+	shortBytes   int // of their bodies
 	theirLong    int
 	theirBytes   int
 	urgent, rest []*Question // answered, to be written
@@ -224,7 +224,11 @@ func (c *Conn) takeCall(f *frame) error {
 		if c.theirShort == maxShort {
 			return fmt.Errorf("%w: more than %d calls", ErrProtocol, maxShort)
 		}
+		if c.Stranger && c.shortBytes+q.size > mostOfStranger {
+			return fmt.Errorf("%w: calls of more than %d bytes of a stranger", ErrProtocol, mostOfStranger)
+		}
 		c.theirShort++
+		c.shortBytes += q.size
 		q.Body = slices.Clone(f.data)
 	}
 	c.questions[q.id] = q
@@ -239,7 +243,11 @@ func (c *Conn) Answer(q *Question, status Status, answer []byte) {
 	if c.questions[q.id] != q || q.answered {
 		return
 	}
-	if len(answer) > MaxBody-c.answerBytes {
+	most := MaxBody
+	if c.Stranger {
+		most = mostOfStranger
+	}
+	if len(answer) > most-c.answerBytes {
 		status, answer = StatusBusy, nil
 	}
 	q.answered, q.status, q.answer = true, status, answer
@@ -278,6 +286,7 @@ func (c *Conn) forget(q *Question) {
 		c.theirBytes -= q.size
 	} else {
 		c.theirShort--
+		c.shortBytes -= q.size
 	}
 }
 

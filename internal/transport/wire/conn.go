@@ -28,9 +28,9 @@ const (
 	// MaxBatch bounds one write, unless a frame or two do not fit.
 	MaxBatch = 64 << 10
 	// An acknowledgement goes out with the next write, but no later than after this many
-	// messages or bytes.
+	// messages or bytes: a part of the smallest window.
 	ackMessages = 256
-	ackBytes    = 256 << 10
+	ackBytes    = minWindow / 4
 	// paddingSize is longer than what any usual network carries in one packet: 9000 bytes
 	// and a little.
 	paddingSize = 9 << 10
@@ -87,9 +87,10 @@ type Event struct {
 type Conn struct {
 	calls
 	pulse
+	window
 
 	// Stranger: nobody here has to do with the other end. It may send nothing that is longer
-	// than a frame.
+	// than a frame, and what it asks and is answered may have mostOfStranger bytes each.
 	Stranger bool
 
 	dialled           bool
@@ -119,7 +120,7 @@ type Conn struct {
 // after how long a silent connection is asked for a sign of life.
 func NewConn(now time.Duration, dialled bool, interval time.Duration) *Conn {
 	return &Conn{
-		dialled: dialled, pulse: newPulse(now, interval), names: make(map[string]string),
+		dialled: dialled, pulse: newPulse(now, interval), window: window{size: minWindow}, names: make(map[string]string),
 		calls:   calls{asked: make(map[uint64]*Call), questions: make(map[uint64]*Question)},
 		streams: make(map[uint64]*Stream),
 	}
@@ -166,9 +167,9 @@ func (c *Conn) name(b []byte) string {
 	return s
 }
 
-func (c *Conn) linkDue() bool { return c.link != nil && c.link.unwritten() && c.linked() }
+func (c *Conn) linkDue() bool { return c.link != nil && c.link.due(c.size) && c.linked() }
 
-func (c *Conn) dataDue() bool { return len(c.data) > 0 && c.inFlight < dataWindow }
+func (c *Conn) dataDue() bool { return len(c.data) > 0 && c.inFlight < c.size }
 
 // dropData gives up data that is not yet written, and reports whether there was any.
 func (c *Conn) dropData(id uint64) bool {
@@ -218,6 +219,6 @@ func (c *Conn) taken(id uint64) error {
 func newPulse(now, interval time.Duration) pulse {
 	return pulse{
 		interval: interval, heardAt: now, ticked: now, owedSince: never, pinged: never,
-		measured: now, padded: now, pingDue: true, paddingDue: true,
+		unackedSince: never, measured: now, padded: now, pingDue: true, paddingDue: true,
 	}
 }

@@ -14,7 +14,8 @@
 //
 // A frame has 32 KiB at most, and one frame of data follows the others at a time. So what is
 // urgent waits for one frame at most, and for what the kernel has taken already: at most
-// dataWindow bytes of data are written that the other end has not read.
+// a window of data and one of messages are written that the other end has not read. See [window]
+// for how large that is.
 //
 // # What becomes of it
 //
@@ -30,7 +31,7 @@
 // maxLong longer ones of maxBody bytes together, maxStreams streams with streamWindow bytes
 // each, one message and one frame of each channel that are incomplete. Memory grows with what
 // arrives, not with what is announced. An end that exceeds a bound, or says what makes no sense,
-// loses the connection. A stranger may send nothing that is longer than a frame. A reader that
+// loses the connection. A stranger may send nothing that is longer than a frame, and few bytes in calls. A reader that
 // stalls holds up its own stream only.
 //
 // # Life

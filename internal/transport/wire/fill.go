@@ -18,8 +18,8 @@ func (c *Conn) Fill(now time.Duration, dst []byte, limit int) (batch []byte, mes
 		dst = appendNumbers(dst, typeLink, c.mine.self, c.mine.peer, c.mine.received, c.mine.given)
 	}
 	if c.paddingDue {
-		if c.linked() {
-			dst, messages = c.link.take(dst, limit) // they may be short enough
+		if c.linkDue() {
+			dst, messages = c.link.take(dst, limit, c.size) // they may be short enough
 		}
 		c.paddingDue = false
 		start := len(dst)
@@ -34,12 +34,13 @@ func (c *Conn) Fill(now time.Duration, dst []byte, limit int) (batch []byte, mes
 	dst = c.takeAnswers(dst, &c.rest, limit)
 	if c.linkDue() {
 		var more int
-		dst, more = c.link.take(dst, limit)
+		dst, more = c.link.take(dst, limit, c.size)
 		messages += more
 	}
 	if c.dataDue() && len(c.normal.frames) == 0 && len(dst) < limit { // what opens a call goes before its data
 		dst = c.nextData(dst)
 	}
+	c.watch(now)
 	return dst, messages
 }
 
@@ -58,7 +59,7 @@ func (c *Conn) fillControl(now time.Duration, dst []byte) []byte {
 		dst = appendNumbers(dst, typePing, c.ping(now))
 	}
 	for c.unread > 0 {
-		n := min(c.unread, dataWindow)
+		n := min(c.unread, maxWindow)
 		dst = appendNumbers(dst, typeCredit, 0, uint64(n))
 		c.unread -= n
 	}

@@ -178,7 +178,7 @@ func decode(body []byte, f *frame) error {
 	case typeAck:
 		f.id = c.Uvarint()
 	case typeCredit:
-		f.id, f.size = c.Uvarint(), int(c.UpTo(dataWindow))
+		f.id, f.size = c.Uvarint(), int(c.UpTo(maxWindow))
 	case typeLink:
 		f.link = announcement{c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint()}
 	default:

@@ -51,7 +51,7 @@ func TestDecoderRefuses(t *testing.T) {
 		"answer to 0":          {bytesOf(typeAnswer, 0, 0, 0), ErrRange},
 		"unknown status":       {bytesOf(typeAnswer, 1, int(statuses), 0), ErrRange},
 		"cancel 0":             {bytesOf(typeCancel, 0), ErrRange},
-		"credit too large":     {bytesOf(typeCredit, 0, uint64(dataWindow+1)), ErrRange},
+		"credit too large":     {bytesOf(typeCredit, 0, uint64(maxWindow+1)), ErrRange},
 		"ping 0":               {bytesOf(typePing, 0), ErrRange},
 		"pong without number":  {bytesOf(typePong), ErrTruncated},
 		"ack, long form":       {bytesOf(typeAck, 0x81, 0x00), ErrNotMinimal},

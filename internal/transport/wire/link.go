@@ -30,6 +30,8 @@ type Link struct {
 	given uint64
 	// received is the number of the last message that has come in.
 	received uint64
+	// begun: a part of the next message is written.
+	begun bool
 }
 
 // slack is how many acknowledged bytes may lie unused at the front of a link's buffer.
@@ -108,15 +110,26 @@ func (l *Link) messageEnd(i int) int {
 	}
 }
 
-// unwritten reports whether there is something to take.
+// due reports whether there is something to take: a message begins only while fewer bytes than
+// the window are not acknowledged.
+func (l *Link) due(window int) bool {
+	return l.unwritten() && (l.begun || l.flying() < window)
+}
+
 func (l *Link) unwritten() bool { return l.next < len(l.buf) }
 
-// take appends frames that are not yet written to dst until that has limit bytes, one at least
-// if dst is empty. It returns how many messages these end.
-func (l *Link) take(dst []byte, limit int) ([]byte, int) {
+// flying returns how many bytes are written and not acknowledged.
+func (l *Link) flying() int { return l.next - l.head }
+
+// take appends frames that are due to dst until that has limit bytes, one at least if dst is
+// empty. It returns how many messages these end.
+func (l *Link) take(dst []byte, limit, window int) ([]byte, int) {
 	from, before := l.next, l.sent
+	if !l.begun {
+		limit = min(limit, len(dst)+window-l.flying())
+	}
 	if len(dst)+len(l.buf)-from <= limit {
-		l.next, l.sent = len(l.buf), l.last
+		l.next, l.sent, l.begun = len(l.buf), l.last, false
 		l.given = max(l.given, l.last)
 	} else {
 		for l.next < len(l.buf) {
@@ -125,7 +138,7 @@ func (l *Link) take(dst []byte, limit int) ([]byte, int) {
 				break
 			}
 			l.given = max(l.given, l.sent+1) // or a part of it
-			if l.buf[l.next+lengthSize]&flagged == 0 {
+			if l.begun = l.buf[l.next+lengthSize]&flagged != 0; !l.begun {
 				l.sent++
 			}
 			l.next += size
@@ -166,6 +179,6 @@ func (l *Link) rewind(number uint64) error {
 	if err := l.ack(number); err != nil {
 		return err
 	}
-	l.next, l.sent = l.head, l.acked
+	l.next, l.sent, l.begun = l.head, l.acked, false
 	return nil
 }

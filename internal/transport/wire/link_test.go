@@ -33,7 +33,14 @@ func TestLinkAgainstModel(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				limit := rapid.IntRange(1, 2*fragment).Draw(t, "limit")
-				b, n := l.take(nil, limit)
+				window := rapid.SampledFrom([]int{fragment, 1 << 30}).Draw(t, "window")
+				if !l.due(window) {
+					if window > fragment && written < last || l.flying() < window && l.unwritten() {
+						t.Fatalf("nothing is due, with %d bytes unacknowledged", l.flying())
+					}
+					return
+				}
+				b, n := l.take(nil, limit, window)
 				if len(b) == 0 && written < last {
 					t.Fatalf("nothing taken with %d waiting", last-written)
 				}
@@ -105,7 +112,7 @@ func TestLinkBoundsBytes(t *testing.T) {
 		t.Errorf("%d messages and %d bytes taken", n, len(l.buf))
 	}
 	// What was refused left nothing behind.
-	if _, taken := l.take(nil, 1<<20); taken != n {
+	if _, taken := l.take(nil, 1<<20, 1<<30); taken != n {
 		t.Errorf("%d messages came out, want %d", taken, n)
 	}
 	if err := errors.Join(l.ack(uint64(n)), put(&l, 1, 100)); err != nil {
@@ -120,7 +127,7 @@ func TestLinkReusesMemory(t *testing.T) {
 		if err := put(&l, i, 10); err != nil {
 			t.Fatal(err)
 		}
-		l.take(nil, MaxBatch)
+		l.take(nil, MaxBatch, 1<<30)
 		if i > 100 {
 			if err := l.ack(i - 100); err != nil {
 				t.Fatal(err)

@@ -24,24 +24,30 @@ type pulse struct {
 	paddingDue bool
 	pingID     uint64
 	pinged     time.Duration // when pingID was written; never: answered
-	measured   time.Duration // when the round trip was, last
-	padded     time.Duration // when a padding was, last
-	proved     bool
-	rtt        time.Duration // smoothed; 0: unknown
-	samples    int
+	before     uint64        // the last message that was written before it
+	// unackedSince is since when the other end has read messages, as its answer to a ping shows,
+	// and acknowledged none.
+	unackedSince time.Duration
+	measured     time.Duration // when the round trip was, last
+	padded       time.Duration // when a padding was, last
+	proved       bool
+	rtt          time.Duration // smoothed; 0: unknown
+	samples      int
 }
 
 const never = time.Duration(-1)
 
 // How a connection is watched, in parts of its interval.
 const (
-	// An end that owes something is asked at the next tick and suspect after suspectPart, or
-	// two round trips if these are longer.
+	// An end that owes something is asked at the next tick if it is silent, and once an interval
+	// otherwise. It is suspect after suspectPart of silence, or two round trips if these are longer.
 	suspectPart = 6
 	// measureEvery is how many intervals a busy connection goes without measuring its round
 	// trip, and padEvery without proving that long packets pass.
 	measureEvery = 12
 	padEvery     = 48
+	// unackedParts is how many intervals messages may take to be acknowledged that were read.
+	unackedParts = 3
 )
 
 // Proved reports whether long packets have passed both ways.
@@ -57,6 +63,9 @@ func (c *Conn) Suspect() bool { return c.suspect }
 // Ping asks the other end for a sign of life. Its answer comes with an acknowledgement.
 func (c *Conn) Ping() { c.pingDue = true }
 
+// Challenge is Ping, and the other end owes the answer.
+func (c *Conn) Challenge() { c.pingDue, c.expecting = true, true }
+
 // Owed reports whether the other end owes something: an acknowledgement, an answer, a sign that
 // it has read data.
 func (c *Conn) Owed() bool {
@@ -65,7 +74,8 @@ func (c *Conn) Owed() bool {
 
 // Tick looks at the clock. It is to be called each sixth of the interval, and twice as often
 // while the other end owes something. ErrSilent ends the connection: after 3/2 intervals in which
-// nothing has come, or one in which something was owed.
+// nothing has come, or one in which something was owed; or if pings are answered, but for
+// unackedParts intervals no message was acknowledged of those that were read.
 //
 // The two ends of an idle connection take turns: an end that receives a ping or an answer need
 // not send its own, so the end that was dialled waits a little longer. A call that comes late does
@@ -76,6 +86,9 @@ func (c *Conn) Tick(now time.Duration) error {
 		c.heardAt += late
 		if c.owedSince != never {
 			c.owedSince += late
+		}
+		if c.unackedSince != never {
+			c.unackedSince += late
 		}
 	}
 	c.ticked = now
@@ -94,6 +107,9 @@ func (c *Conn) Tick(now time.Duration) error {
 	if quiet >= c.interval*3/2 || waited >= c.interval {
 		return fmt.Errorf("%w: %v", ErrSilent, quiet.Round(time.Millisecond))
 	}
+	if c.unackedSince != never && now-c.unackedSince >= unackedParts*c.interval {
+		return fmt.Errorf("%w: it has acknowledged no message for %v", ErrSilent, (now - c.unackedSince).Round(time.Millisecond))
+	}
 	patience := c.interval
 	if !c.dialled {
 		patience += c.interval / 4
@@ -101,7 +117,8 @@ func (c *Conn) Tick(now time.Duration) error {
 	if now-c.padded >= padEvery*c.interval {
 		c.padded, c.paddingDue, c.pingDue = now, true, true
 	}
-	if quiet >= patience || c.owedSince != never && quiet >= c.interval/(2*suspectPart) || now-c.measured >= measureEvery*c.interval {
+	unmeasured := now - c.measured
+	if quiet >= patience || c.owedSince != never && (quiet >= c.interval/(2*suspectPart) || unmeasured >= c.interval) || unmeasured >= measureEvery*c.interval {
 		c.pingDue = true
 	}
 	return nil
@@ -114,7 +131,10 @@ func (c *Conn) pings() bool { return c.pingDue && c.pinged == never }
 func (c *Conn) ping(now time.Duration) uint64 {
 	c.pingDue = false
 	c.pingID++
-	c.pinged, c.measured = now, now
+	c.pinged, c.measured, c.before = now, now, 0
+	if c.linked() {
+		c.before = c.link.sent
+	}
 	return c.pingID
 }
 
@@ -124,6 +144,10 @@ func (c *Conn) ponged(now time.Duration, id uint64) error {
 		return fmt.Errorf("%w: answer to ping %d, which was not asked", ErrProtocol, id)
 	}
 	// The mean of the first eight, then a moving average by an eighth.
+	c.adapt(now - c.pinged)
+	if c.linked() && c.link.acked < c.before && c.unackedSince == never {
+		c.unackedSince = now
+	}
 	c.samples = min(c.samples+1, 8)
 	c.rtt = max(c.rtt+(max(now-c.pinged, 1)-c.rtt)/time.Duration(c.samples), 1)
 	c.pinged = never

@@ -13,6 +13,7 @@ func (c *Conn) SetLink(l *Link) {
 		return
 	}
 	c.link, c.linkErr, c.message, c.ackDue = l, nil, nil, false
+	c.unackedSince, c.before = never, 0
 	var mine announcement
 	if l != nil {
 		mine = announcement{l.Self, l.Peer, l.received, l.given}
@@ -68,6 +69,9 @@ func (c *Conn) Receive(now time.Duration, b []byte) (used int, events []Event, e
 	return used, c.events, nil
 }
 
+// Detach has the events of the last call of Receive stay valid for ever.
+func (c *Conn) Detach() { c.events = nil }
+
 // take takes in one frame.
 func (c *Conn) take(now time.Duration, f *frame) error {
 	switch f.kind {
@@ -102,6 +106,9 @@ func (c *Conn) take(now time.Duration, f *frame) error {
 		if !c.linked() {
 			return nil
 		}
+		if f.id > c.link.acked {
+			c.unackedSince = never
+		}
 		if err := c.link.ack(f.id); err != nil {
 			return fmt.Errorf("%w: %w", ErrProtocol, err)
 		}
@@ -132,13 +139,12 @@ func (c *Conn) takeMessage(f *frame) error {
 	return nil
 }
 
-// Delivered notes that the messages which Receive has returned are delivered: the other end may
-// be told.
-func (c *Conn) Delivered() {
+// Delivered notes that the next n messages of the link are delivered: the other end may be told.
+func (c *Conn) Delivered(n int) {
 	if c.link == nil {
 		return
 	}
-	c.delivered = c.link.received
+	c.delivered = min(c.delivered+uint64(n), c.link.received)
 	if c.unackedBytes >= ackBytes || c.delivered-c.acked >= ackMessages || c.ackAsked {
 		c.ackDue = c.delivered != c.acked
 	}

@@ -10,15 +10,11 @@ import (
 	"github.com/kgate/kgate/lab/protocol"
 )
 
-// letter is a letter of one pool on its way. It goes over a link like messages,
-// but nothing keeps it in order with them.
+// letter is a letter of one pool on its way.
 type letter struct {
 	from   kmutex.Node
 	letter pool.Letter
 }
-
-// returned tells the sender that a letter was not taken.
-type returned struct{ letter *letter }
 
 // Kind names the message.
 func (l *letter) Kind() string {
@@ -52,51 +48,55 @@ func (l *letter) String() string {
 	}
 }
 
-// Kind names the message.
-func (*returned) Kind() string { return "returned" }
-
-// Undelivered returns what the sender of a letter is told when its connection breaks;
-// false: m is none.
-func Undelivered(m any) (told any, ok bool) {
+// Letter returns to whom a letter goes; false: m is none. It may get lost; the gateway is told then.
+func Letter(m any) (to kmutex.Node, ok bool) {
 	l, ok := m.(*letter)
-	return &returned{letter: l}, ok
+	if !ok {
+		return 0, false
+	}
+	return l.letter.To, true
 }
-
-// String formats the message for traces.
-func (r *returned) String() string { return "returned: " + r.letter.String() }
 
 func (g *Gateway) post(l pool.Letter) {
 	out := &letter{from: g.self, letter: l}
-	if m, known := g.view.Member(l.To); known {
+	if m, known := g.view.member(l.To); known {
 		g.cfg.Host.Send(g.cfg.Index, m.Host, out.Kind(), out)
 	}
 }
 
-// take takes in a letter, or sends it back: it is for another incarnation, or this
-// one does not know its sender yet.
-func (g *Gateway) take(host int, l *letter) {
-	_, known := g.view.Member(l.from)
-	if l.letter.To != g.self || !known {
-		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{letter: l})
-		return
+// TakeLetter takes in a letter. It reports whether it has: not one of another incarnation, or from
+// one that this gateway does not know.
+func (g *Gateway) TakeLetter(m any) bool {
+	l := m.(*letter)
+	_, known := g.view.member(l.from)
+	if l.letter.To != g.self || !known || g.pool == nil {
+		return false
 	}
 	fx, err := g.pool.Take(g.now(), l.from, &l.letter)
 	if errors.Is(err, pool.ErrNoTickets) {
-		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{letter: l})
+		return false
 	} else if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, l, err))
 	}
 	g.carry(fx)
+	return true
+}
+
+// LoseLetter takes in that a letter has not arrived, may not have arrived, or was not taken in.
+func (g *Gateway) LoseLetter(m any) {
+	if l := m.(*letter); l.from == g.self {
+		g.carry(g.pool.Undelivered(g.now(), l.letter))
+	}
 }
 
 // Follow takes over a newer view. It reports whether this incarnation is in it.
 func (g *Gateway) Follow(v *View) bool {
 	if v.Index <= g.view.Index {
-		_, in := g.view.Member(g.self)
+		_, in := g.view.member(g.self)
 		return in
 	}
 	g.view = v
-	me, in := v.Named(g.cfg.Index)
+	me, in := v.named(g.cfg.Index)
 	if in = in && me.Boot == g.cfg.Boot; !in {
 		return false
 	}
@@ -116,11 +116,11 @@ func (g *Gateway) Follow(v *View) bool {
 			Wall: g.cfg.Wall,
 		})
 	}
-	g.carry(g.pool.Follow(g.now(), v.pool(g.self, g.cfg.Wait), pool.DiskNone))
+	g.carry(g.pool.Follow(g.now(), v.Pool(g.self), pool.DiskNone))
 	stash := g.stash
 	g.stash = nil
 	for _, p := range stash {
-		g.receive(p)
+		g.Deliver(p)
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/sim"
@@ -68,11 +69,14 @@ type fleet struct{ gateways []*Gateway }
 var _ protocol.Protocol = (*fleet)(nil)
 
 func newFleet(h protocol.Host, s protocol.Setup, o Options) *fleet {
-	view := &View{Index: uint64(s.Nodes), K: s.K, Epoch: 1}
+	view := &View{Index: uint64(s.Nodes)}
+	spec := pool.View{Newest: kmutex.Node(s.Nodes), K: s.K, Epoch: 1}
 	for i := range s.Nodes {
 		view.Members = append(view.Members, Member{Node: kmutex.Node(i + 1), Host: i})
+		spec.Members = append(spec.Members, kmutex.Node(i+1))
 	}
-	view.Home = Owner(view.Members)
+	spec.Home = owner(view.Members)
+	view.Pool = func(kmutex.Node) pool.View { return spec }
 	f := new(fleet)
 	parcels := new(Parcels)
 	for i := range s.Nodes {
@@ -116,7 +120,7 @@ func (f *fleet) Release(node int, t protocol.Request) { f.gateways[node].Release
 func (f *fleet) Cancel(node int, t protocol.Request) { f.gateways[node].Cancel(t) }
 
 // Deliver implements [sim.Handler].
-func (f *fleet) Deliver(to, from int, m any) { f.gateways[to].Deliver(from, m) }
+func (f *fleet) Deliver(to, _ int, m any) { f.gateways[to].Deliver(m) }
 
 // Due implements [sim.Handler].
 func (f *fleet) Due(node int, t sim.Timer) { f.gateways[node].Due(t) }

@@ -19,7 +19,9 @@ type Config struct {
 	// Index is the node of the engine that the gateway runs on, and Boot its
 	// incarnation there.
 	Index int
-	Boot  uint64
+	Boot  string
+	// Timer is a number beyond those of all timers of the incarnations before it.
+	Timer uint64
 	Early bool
 	// Binding makes another binding than those that ship; nil: as Early says.
 	Binding func() kmutex.Binding
@@ -30,13 +32,12 @@ type Config struct {
 	// Since returns when a waiting ticket arrived, by the wall clock; it orders
 	// the line of a new epoch. Nil where there is one epoch only.
 	Since func(protocol.Request) (int64, bool)
-	// Recover asks the cluster to end an epoch. Nil where there is one epoch only;
-	// the tokens are not counted then.
-	Recover func(epoch uint64)
-	// Wait is how long a lost gateway may go on. Wall is the wall clock, in
+	// Recover asks the cluster to end an epoch: to spread the free tokens, or since no more
+	// than k are in use. Nil where there is one epoch only; the tokens are not counted then.
+	Recover func(epoch uint64, spread, whole bool)
+	// Wall is the wall clock, in
 	// nanoseconds, Moved is told that tickets have moved, and Unknown that nobody
 	// knows a lost gateway's tickets. They may be nil in a pool without tickets.
-	Wait           time.Duration
 	Wall           func() int64
 	Moved, Unknown func()
 	// Memory of what outlives the incarnation; nil: nothing does.
@@ -58,7 +59,7 @@ type Gateway struct {
 	wakes   uint64     // numbers the others
 	held    map[kmutex.Request]*pool.Ticket
 	numbers map[*pool.Ticket]kmutex.Request // of held
-	stash   []*parcel                       // from nodes that the view here does not know yet
+	stash   []*parcel                       // for the pool that the view here does not have yet
 }
 
 // Timers of a gateway. Other kinds are for others to use.
@@ -111,7 +112,7 @@ func (p *Parcels) put(one *parcel) {
 
 // NewGateway returns a gateway that takes part when a view names it.
 func NewGateway(cfg Config) *Gateway {
-	return &Gateway{cfg: cfg, view: new(View)}
+	return &Gateway{cfg: cfg, view: new(View), asks: cfg.Timer, wakes: cfg.Timer}
 }
 
 func (g *Gateway) now() time.Duration {
@@ -123,9 +124,6 @@ func (g *Gateway) now() time.Duration {
 
 // Node returns by which number the views know this incarnation; 0: not yet.
 func (g *Gateway) Node() kmutex.Node { return g.self }
-
-// View returns the newest view that the gateway knows.
-func (g *Gateway) View() *View { return g.view }
 
 // Pool returns the gateway's part of the pool; nil: it is in no view yet.
 func (g *Gateway) Pool() *pool.Pool { return g.pool }
@@ -149,28 +147,15 @@ func (g *Gateway) Cancel(t protocol.Request) {
 	g.step(kmutex.Event{Kind: kmutex.EventCancel, Request: kmutex.Request(t)})
 }
 
-// Deliver takes in a message of the node from.
-func (g *Gateway) Deliver(from int, m any) {
-	switch m := m.(type) {
-	case *parcel:
-		g.receive(m)
-	case *letter:
-		g.take(from, m)
-	case *returned:
-		if m.letter.from == g.self {
-			g.carry(g.pool.Undelivered(g.now(), m.letter.letter))
-		}
-	}
-}
-
-// receive does what the links do: they carry messages between two members that
-// know each other.
-func (g *Gateway) receive(p *parcel) {
-	if index := kmutex.Node(g.view.Index); p.from > index || p.to > index {
+// Deliver takes in a message of another gateway's machine. The links carry messages between
+// two members that know each other; the view here may be from before the pool.
+func (g *Gateway) Deliver(m any) {
+	p := m.(*parcel)
+	if g.pool == nil {
 		g.stash = append(g.stash, p)
 		return
 	}
-	if _, known := g.view.Member(p.from); known && p.to == g.self {
+	if _, known := g.view.member(p.from); known && p.to == g.self {
 		g.step(kmutex.Event{Kind: kmutex.EventReceive, From: p.from, Message: p.message})
 	}
 	g.cfg.Parcels.put(p)
@@ -179,6 +164,7 @@ func (g *Gateway) receive(p *parcel) {
 // Due takes in that a timer has run out.
 func (g *Gateway) Due(t sim.Timer) {
 	switch {
+	case g.pool == nil || g.pool.State() == pool.Void:
 	case t.Kind == timerAsk && t.Arg == g.asks:
 		g.asking = false
 		g.step(kmutex.Event{Kind: kmutex.EventAskDue})
@@ -189,7 +175,7 @@ func (g *Gateway) Due(t sim.Timer) {
 
 // step takes in an event of the machine.
 func (g *Gateway) step(e kmutex.Event) {
-	fx, err := g.pool.Step(e)
+	fx, err := g.pool.Step(g.now(), e)
 	if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, e, err))
 	}
@@ -229,7 +215,7 @@ func (g *Gateway) carry(fx *pool.Effects) {
 		g.post(l)
 	}
 	if fx.ChangeEpoch != 0 {
-		g.cfg.Recover(fx.ChangeEpoch)
+		g.cfg.Recover(fx.ChangeEpoch, fx.Spread, fx.Whole)
 	}
 	if fx.WakeAt != 0 {
 		g.wakes++
@@ -257,7 +243,7 @@ func (g *Gateway) carry(fx *pool.Effects) {
 // send gives a message to the link to its receiver. One to a gateway that has just
 // left is void anyway.
 func (g *Gateway) send(m *kmutex.Envelope) {
-	to, known := g.view.Member(m.To)
+	to, known := g.view.member(m.To)
 	if !known {
 		return
 	}
@@ -295,7 +281,9 @@ func (g *Gateway) Waiting(visit func(kmutex.Envelope)) {
 		e, _ := Envelope(p)
 		visit(e)
 	}
-	g.pool.Early(visit)
+	if g.pool != nil {
+		g.pool.Early(visit)
+	}
 }
 
 // Unsent takes back a message to a lost gateway that never left this one. It comes

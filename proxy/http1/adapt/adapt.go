@@ -3,145 +3,136 @@
 package adapt
 
 import (
-	"fmt"
+	"context"
+	"crypto/tls"
+	"io"
+	"maps"
 	"net/http"
-	"net/textproto"
-	"net/url"
 	"slices"
-	"strings"
-	"sync"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/proxy/http1"
 )
 
-// headers are empty headers to be used again.
-var headers = sync.Pool{New: func() any { return make(http.Header, 16) }}
-
-// NewHeader returns an empty header.
-func NewHeader() http.Header { return headers.Get().(http.Header) }
-
-// Recycle has NewHeader return a header that is no longer used. Its values may be.
-func Recycle(header http.Header) {
-	const large = 64 // a map does not shrink
-	if len(header) <= large {
-		clear(header)
-		headers.Put(header)
-	}
-}
-
-// Header returns the fields of h that were not removed. Their values outlive h's bytes. It is nil
-// if h is.
-func Header(h *http1.Head) http.Header {
-	if h == nil {
+// Fields returns those of a header, in the order of their names, so that the same header always
+// looks the same.
+func Fields(header http.Header) http1.Fields {
+	if len(header) == 0 {
 		return nil
 	}
-	header := make(http.Header, h.Len())
-	addTo(header, h, h.Text())
+	fields := make(http1.Fields, 0, len(header))
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		for _, value := range header[name] {
+			fields = append(fields, http1.NewField(name, value))
+		}
+	}
+	return fields
+}
+
+// Header returns fields as a header.
+func Header(fields http1.Fields) http.Header {
+	header, room := make(http.Header, len(fields)), make([]string, len(fields))
+	for i, f := range fields {
+		if have, ok := header[f.Name]; ok {
+			header[f.Name] = append(have, f.Value)
+			continue
+		}
+		room[i] = f.Value
+		header[f.Name] = room[i : i+1 : i+1]
+	}
 	return header
 }
 
-// addTo adds the fields of h, whose text is given.
-func addTo(header http.Header, h *http1.Head, text string) {
-	values := make([]string, h.Len()) // one for each field, in one piece
-	for i := range h.Len() {
-		if h.IsRemoved(i) {
-			continue
-		}
-		name := h.ID(i).String()
-		if name == "" {
-			name = textproto.CanonicalMIMEHeaderKey(h.NameIn(text, i))
-		}
-		values[i] = h.ValueIn(text, i)
-		if have, ok := header[name]; ok {
-			header[name] = append(have, values[i])
-		} else {
-			header[name] = values[i : i+1 : i+1]
-		}
-	}
-}
-
-// announced returns the names of the trailer that h announces, without values; nil: there are
-// none. Those that may not stand in a trailer are left out.
-func announced(h *http1.Head) http.Header {
-	if h.Find(http1.Trailer) < 0 {
+// Trailer returns the fields of a trailer. It is nil if h is.
+func Trailer(h *http1.Head) http.Header {
+	if h == nil {
 		return nil
 	}
-	var names http.Header
-	for i := range h.Len() {
-		if h.ID(i) != http1.Trailer || h.IsRemoved(i) {
+	return Header(h.AppendFields(nil, h.Text()))
+}
+
+// Announced returns the header of a trailer of which the names are known, without values; nil: there are
+// none. Those that may not stand in a trailer are left out.
+func Announced(names []string) http.Header {
+	var trailer http.Header
+	for _, name := range names {
+		if !httpguts.ValidTrailerHeader(name) {
 			continue
 		}
-		for name := range strings.SplitSeq(string(h.Value(i)), ",") {
-			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
-			if name == "" || !httpguts.ValidTrailerHeader(name) {
-				continue
-			}
-			if names == nil {
-				names = make(http.Header)
-			}
-			names[name] = nil
+		if trailer == nil {
+			trailer = make(http.Header)
 		}
+		trailer[name] = nil
 	}
-	return names
+	return trailer
 }
 
-// Request returns a request of net/http's with what h says, as its server would fill it in, but
-// for Body and RemoteAddr. The error is one of net/url: the target is none.
-func Request(h *http1.Head, f http1.Framing) (*http.Request, error) {
-	target := string(h.Target())
-	r := &http.Request{
-		Method: methodOf(h), RequestURI: target,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: h.Minor(),
-		Host: string(h.Authority()), Close: !f.Persists, Body: http.NoBody,
+// FromHTTP returns a request that net/http's server has read.
+func FromHTTP(in *http.Request) *http1.Request {
+	r := &http1.Request{
+		Method: in.Method, Target: in.RequestURI, URL: *in.URL, Host: in.Host, Proto: in.Proto, Major: in.ProtoMajor, Minor: in.ProtoMinor,
+		Remote: in.RemoteAddr, Secure: in.TLS != nil, Close: in.Close, Fields: Fields(in.Header),
+		Length: in.ContentLength, Chunked: len(in.TransferEncoding) > 0, Announced: slices.Sorted(maps.Keys(in.Trailer)),
 	}
-	if h.Minor() == 0 {
-		r.Proto = "HTTP/1.0"
+	if in.Body != nil && in.Body != http.NoBody {
+		r.Body = &body{in.Body, in, r}
 	}
-	var err error
-	if r.Method == http.MethodConnect && !strings.HasPrefix(target, "/") {
-		if r.URL, err = url.ParseRequestURI("http://" + target); err == nil {
-			r.URL.Scheme = ""
-		}
-	} else {
-		r.URL, err = url.ParseRequestURI(target)
-	}
-	if err != nil {
-		return nil, err
-	}
-	switch f.Kind {
-	case http1.Chunked:
-		r.ContentLength, r.TransferEncoding = -1, chunked
-		r.Trailer = announced(h)
-	case http1.Length:
-		r.ContentLength = f.Length
-	case http1.None, http1.UntilClose, http1.Tunnel:
-	}
-	r.Header = Header(h)
-	delete(r.Header, "Host")
-	delete(r.Header, "Transfer-Encoding")
-	delete(r.Header, "Trailer")
-	return r, nil
+	return r
 }
 
-// Response fills in res with what h says, as net/http's Transport would, but for Body and
-// Request. Its header may be recycled.
-func Response(res *http.Response, h *http1.Head, f http1.Framing) {
+// body is that of a request that net/http's server has read.
+type body struct {
+	io.ReadCloser
+	from *http.Request
+	to   *http1.Request
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.to.Trailer = Fields(b.from.Trailer)
+	}
+	return n, err
+}
+
+// ToHTTP returns a request as net/http's server would, but for its trailer: for a handler that takes
+// net/http's.
+func ToHTTP(ctx context.Context, r *http1.Request, state *tls.ConnectionState) *http.Request {
+	url := r.URL
+	out := (&http.Request{
+		Method: r.Method, URL: &url, Proto: r.Proto, ProtoMajor: r.Major, ProtoMinor: r.Minor, Header: Header(r.Fields), Body: r.Body,
+		ContentLength: r.Length, Close: r.Close, Host: r.Host, RemoteAddr: r.Remote, RequestURI: r.Target, TLS: state,
+	}).WithContext(ctx)
+	for _, name := range []string{"Host", "Transfer-Encoding", "Trailer"} {
+		delete(out.Header, name)
+	}
+	if out.Body == nil {
+		out.Body = http.NoBody
+	}
+	if r.Chunked {
+		out.TransferEncoding = chunked
+	}
+	return out
+}
+
+// Response fills in res with what h says, as net/http's Transport would, but for Header, Body and
+// Request. It returns the fields, appended to those of room.
+func Response(res *http.Response, h *http1.Head, f http1.Framing, room http1.Fields) http1.Fields {
 	text := h.Text()
 	*res = http.Response{
 		Status: h.StatusIn(text), StatusCode: h.Status(),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: h.Minor(),
-		Header: NewHeader(), Close: !f.Persists, ContentLength: -1,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: h.Minor(), Close: !f.Persists, ContentLength: -1,
 	}
 	if h.Minor() == 0 {
 		res.Proto = "HTTP/1.0"
 	}
-	addTo(res.Header, h, text)
+	fields := h.AppendFields(room, text)
 	if h.Find(http1.TransferEncoding) >= 0 { // an answer to HEAD may say so, too
-		res.TransferEncoding, res.Trailer = chunked, announced(h)
-		delete(res.Header, "Transfer-Encoding")
-		delete(res.Header, "Trailer")
+		res.TransferEncoding, res.Trailer = chunked, Announced(h.Announced())
+		fields.Delete("Transfer-Encoding")
+		fields.Delete("Trailer")
 	}
 	switch {
 	case res.StatusCode < 200, res.StatusCode == http.StatusNoContent, res.StatusCode == http.StatusNotModified:
@@ -149,43 +140,7 @@ func Response(res *http.Response, h *http1.Head, f http1.Framing) {
 	case f.Sized:
 		res.ContentLength = f.Length
 	}
+	return fields
 }
 
 var chunked = []string{"chunked"}
-
-func methodOf(h *http1.Head) string {
-	switch m := h.Method(); string(m) {
-	case http.MethodGet:
-		return http.MethodGet
-	case http.MethodHead:
-		return http.MethodHead
-	case http.MethodPost:
-		return http.MethodPost
-	case http.MethodPut:
-		return http.MethodPut
-	default:
-		return string(m)
-	}
-}
-
-// AppendHeader appends the fields of a header but those of which skip tells, in the order of their
-// names, so that the same header always looks the same. The error is a http1.Rule. Names is for
-// sorting: what it returns may be given to the next call.
-func AppendHeader(dst []byte, header http.Header, skip func(name string) bool, names []string) ([]byte, []string, error) {
-	names = names[:0]
-	for name := range header {
-		if !skip(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	var err error
-	for _, name := range names {
-		for _, value := range header[name] {
-			if dst, err = http1.AppendField(dst, name, value); err != nil {
-				return dst, names, fmt.Errorf("%w: %q", err, name)
-			}
-		}
-	}
-	return dst, names, nil
-}

@@ -19,7 +19,7 @@ listen:
   admin: ":9080"
 cluster:
   {{- if gt (int .Values.replicas) 1 }}
-  join: ["{{ include "kgate.name" . }}-peers:7946"]
+  join: ["{{ include "kgate.name" . }}-peers:7080"]
   bootstrap_expect: {{ .Values.replicas }}
   {{- end }}
   lease: {{ .Values.lease }}

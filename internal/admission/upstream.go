@@ -1,0 +1,48 @@
+package admission
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// UpstreamOf returns the URL of the upstream that a slot is for; empty: the pool's upstreams have no
+// k of their own, and it is for any.
+func UpstreamOf(s Slot) string {
+	if of, ok := s.(interface{ Upstream() string }); ok {
+		return of.Upstream()
+	}
+	return ""
+}
+
+// UpstreamK returns how many requests an upstream may get at once, which stands behind its
+// URL, as in http://10.0.2.1:8000#k=2; 0: it has no k of its own.
+func UpstreamK(u *url.URL) int {
+	if u == nil {
+		return 0
+	}
+	text, ok := strings.CutPrefix(u.Fragment, "k=")
+	k, err := strconv.Atoi(text)
+	if !ok || err != nil || k < 1 {
+		return 0
+	}
+	return k
+}
+
+// UpstreamURL returns the URL of an upstream without what stands behind it, its k or its weight.
+func UpstreamURL(u *url.URL) string {
+	bare := *u
+	bare.Fragment, bare.RawFragment = "", ""
+	return bare.String()
+}
+
+// SumOfK returns the k of all upstreams together, and how many of them have one.
+func SumOfK(upstreams []*url.URL) (k, have int) {
+	for _, u := range upstreams {
+		if n := UpstreamK(u); n > 0 {
+			k += n
+			have++
+		}
+	}
+	return k, have
+}

@@ -1,0 +1,38 @@
+package gateway
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/internal/mutant"
+)
+
+// The tests find these defects of upstreams with a k of their own.
+func TestMutantsAreCaught(t *testing.T) {
+	mutant.Suite{Mutants: []mutant.Mutant{
+		{
+			Name: "a ticket that is given back keeps its slot", File: "tickets.go",
+			Old: "			p.again(s)\n", New: "			s.state = slotWaiting\n",
+			Caught: ".", By: "^TestTicketGivenBack$",
+		},
+		{
+			Name: "a ticket that is given back is behind others", File: "claims.go",
+			Old: "	c.want(kmutex.EventReturn, s.request)\n", New: "	c.want(kmutex.EventRelease, s.request)\n	delete(c.slots, s.request)\n	c.makeDue(s)\n",
+			Caught: "Granted:false", By: "^TestTicketGivenBack$",
+		},
+		{
+			Name: "its gateway hears nothing of a dead upstream", File: "tickets.go",
+			Old: "if err == nil && p.cfg.Suspect != nil {", New: "if err != nil && p.cfg.Suspect != nil {",
+			Caught: ".", By: "^TestTicketGivenBack$",
+		},
+		{
+			Name: "a gateway bars nothing", File: "upstream.go",
+			Old: "		if p.isBarred(c) {\n			set.AddAll(c.Tokens)\n", New: "		if p.isBarred(c) && false {\n			set.AddAll(c.Tokens)\n",
+			Caught: ".", By: "^TestAgain$",
+		},
+		{
+			Name: "an upstream at k 0 is never forgotten", File: "../membership/views/forpool.go",
+			Old: "|| spec.retiring(), Epoch", New: "|| false, Epoch",
+			Caught: "it is not forgotten", By: "^TestUpstreamGoes$",
+		},
+	}}.Run(t)
+}

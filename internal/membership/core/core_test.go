@@ -1,0 +1,419 @@
+package core_test
+
+import (
+	"flag"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership/core"
+	"github.com/kgate/kgate/lab/hosts"
+)
+
+var figures = flag.Bool("core.figures", false, "take 30 seeds for each figure")
+
+// What the loss of a leader costs: the longest time without a new view, while commands are
+// asked for all the time.
+func TestLosses(t *testing.T) {
+	for _, tt := range losses {
+		var sum, worst time.Duration
+		seeds := uint64(4)
+		if *figures {
+			seeds = 30
+		}
+		for seed := range seeds {
+			w := started(t, seed, 5, time.Second)
+			w.define()
+			w.run(time.Second)
+			l := w.Leader()
+			w.keepProposing(20 * ms)
+			w.run(w.random(w.lease))
+			w.gap = 0
+			tt.do(w, l)
+			w.run(5 * time.Second)
+			gap := max(w.gap, w.Now()-w.viewed)
+			sum += gap
+			worst = max(worst, gap)
+		}
+		mean := (sum / time.Duration(seeds)).Round(ms)
+		t.Logf("%-22s mean %v, worst %v", tt.name, mean, worst.Round(ms))
+		if mean > tt.most {
+			t.Errorf("%s: %v at the mean, want %v", tt.name, mean, tt.most)
+		}
+	}
+}
+
+var losses = []struct {
+	name string
+	do   func(w *world, l *hosts.Host)
+	most time.Duration // of the mean
+}{
+	{"killed", func(_ *world, l *hosts.Host) { l.Kill() }, 250 * ms},
+	{"silent", func(_ *world, l *hosts.Host) { l.Crash() }, 600 * ms},
+	{"it and another silent", func(w *world, l *hosts.Host) { l.Crash(); w.other(l).Crash() }, 700 * ms},
+	{"keeps one link", func(w *world, l *hosts.Host) {
+		keep := w.other(l)
+		for _, h := range w.hosts {
+			if h != l && h != keep {
+				apart(l, h, w.Cut)
+			}
+		}
+	}, 700 * ms},
+	{"a hub", func(w *world, l *hosts.Host) {
+		hub := w.other(l)
+		for i, a := range w.hosts {
+			for _, b := range w.hosts[i+1:] {
+				if a != hub && b != hub {
+					apart(a, b, w.Cut)
+				}
+			}
+		}
+	}, 1200 * ms},
+	{"heard by nobody", func(w *world, l *hosts.Host) {
+		for _, h := range w.hosts {
+			if h != l {
+				w.Cut(l.Index, h.Index)
+			}
+		}
+	}, 700 * ms},
+	{"hears nobody", func(w *world, l *hosts.Host) {
+		for _, h := range w.hosts {
+			if h != l {
+				w.Cut(h.Index, l.Index)
+			}
+		}
+	}, 900 * ms},
+	{"blackout", func(w *world, _ *hosts.Host) {
+		for i, a := range w.hosts {
+			for _, b := range w.hosts[i+1:] {
+				apart(a, b, w.Cut)
+				w.after(w.lease/2, func() { apart(a, b, w.Heal) })
+			}
+		}
+	}, 900 * ms},
+	{"its disk hangs", func(_ *world, l *hosts.Host) { l.Hang() }, 1500 * ms},
+	{"paused", func(_ *world, l *hosts.Host) { l.Pause() }, 700 * ms},
+}
+
+// Where round trips are long, nothing is elected and no lease is lost.
+func TestLongRoundTrips(t *testing.T) {
+	for _, trip := range []time.Duration{300 * ms, 600 * ms} {
+		w := newWorld(t, 1, 5, 3*time.Second, trip/2, nil)
+		for _, h := range w.hosts {
+			h.Start()
+		}
+		w.until(time.Minute, func() bool { return w.whole(w.hosts...) })
+		at, elected, view := w.Now(), w.Elected(), w.number
+		w.run(5 * time.Minute)
+		if w.Elected() != elected || w.number != view || !w.whole(w.hosts...) {
+			t.Errorf("%v: %d elections, view %d became %d%s", trip, w.Elected()-elected, view, w.number, w.state())
+		}
+		t.Logf("%v: whole after %v", trip, at.Round(ms))
+	}
+}
+
+// With slow disks and constant writes the leader stays.
+func TestSlowDisks(t *testing.T) {
+	for _, write := range []time.Duration{60 * ms, 100 * ms, 200 * ms} {
+		var worst time.Duration
+		elected := 0
+		for seed := range uint64(5) {
+			w := newWorld(t, seed, 5, 3*time.Second, ms, nil)
+			for _, h := range w.hosts {
+				h.Write = write
+				h.Start()
+			}
+			w.until(time.Minute, func() bool { return w.whole(w.hosts...) })
+			w.define()
+			w.run(3 * time.Second)
+			w.keepProposing(50 * ms)
+			before := w.Elected()
+			w.run(30 * time.Second)
+			elected += w.Elected() - before
+			l := w.Leader()
+			w.run(w.random(time.Second))
+			w.gap = 0
+			l.Kill()
+			w.run(10 * time.Second)
+			worst = max(worst, w.gap, w.Now()-w.viewed)
+		}
+		t.Logf("writes of %v: %d elections in 150 s, a leader killed: %v at worst", write, elected, worst.Round(ms))
+		if elected > 0 || worst > 5*time.Second {
+			t.Errorf("writes of %v: %d elections, %v at worst", write, elected, worst)
+		}
+	}
+}
+
+// As long as one link alone does not carry, in one direction or both, all but one go on.
+func TestOneLink(t *testing.T) {
+	for a := range 5 {
+		for b := range 5 {
+			if a == b {
+				continue
+			}
+			w := started(t, uint64(5*a+b), 5, time.Second)
+			w.Cut(a, b)
+			if a < b {
+				w.Cut(b, a)
+			}
+			w.run(5 * w.lease)
+			if n := w.stand(); n < 4 {
+				t.Errorf("%d to %d: %d stand%s", a, b, n, w.state())
+			}
+			before := w.Elected()
+			w.run(10 * w.lease)
+			if w.Elected() != before {
+				t.Errorf("%d to %d: %d elections more", a, b, w.Elected()-before)
+			}
+		}
+	}
+}
+
+// However gateways come and go, an odd number of them votes.
+func TestVotesAreOdd(t *testing.T) {
+	w := newWorld(t, 1, 5, time.Second, ms, nil)
+	for i, h := range w.hosts {
+		h.Expect, h.Joining = 1, i > 0
+		h.Start()
+	}
+	check := func() {
+		for _, h := range w.hosts {
+			if h.Core != nil && len(h.Core.Voters())%2 == 0 && len(h.Core.Voters()) > 0 {
+				t.Fatalf("an even number of voters at %s: %x", h.Name, h.Core.Voters())
+			}
+		}
+	}
+	whole := func() bool { check(); return w.whole(w.hosts...) && len(w.Leader().Core.Voters()) == 5 }
+	w.until(20*time.Second, whole)
+	w.hosts[3].Kill()
+	for end := w.Now() + 5*time.Second; w.step(end); {
+		check()
+	}
+	w.hosts[3].Start()
+	w.until(20*time.Second, whole)
+}
+
+// All but one leave at almost the same moment: each vote is given up before its process ends, and the
+// one that stays goes on alone.
+func TestManyLeave(t *testing.T) {
+	for seed := range uint64(50) {
+		w := started(t, seed, 2+int(seed)%4, time.Second)
+		stays := w.other(nil)
+		for _, h := range w.hosts {
+			if h != stays {
+				w.after(w.random(100*ms), func() { h.Step(core.Leave{}) })
+			}
+		}
+		w.until(5*time.Second, func() bool {
+			for _, h := range w.hosts {
+				if h.Left == (h == stays) {
+					return false
+				}
+			}
+			return w.whole(stays) && len(stays.Core.Voters()) == 1
+		})
+	}
+}
+
+// All leave at once, and nobody waits for those that have gone.
+func TestAllLeave(t *testing.T) {
+	for seed := range uint64(50) {
+		w := started(t, seed, 1+int(seed)%5, time.Second)
+		for _, h := range w.hosts {
+			h.Step(core.Leave{})
+		}
+		w.until(time.Second, func() bool {
+			for _, h := range w.hosts {
+				if !h.Left {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// A leader that was stopped, and wakes when another one leads, extends no lease: not even that of a
+// member that reaches nobody else.
+func TestDeposedLeader(t *testing.T) {
+	expired := 0
+	for seed := range uint64(20) {
+		w := started(t, seed, 5, time.Second)
+		l := w.Leader()
+		x := w.other(l)
+		node := x.Standing.Node
+		l.Pause()
+		w.after(w.random(w.lease/4)+w.lease*6/10, l.Resume)
+		for _, h := range w.hosts {
+			if h != l && h != x {
+				apart(x, h, w.Cut)
+				apart(l, h, w.Cut)
+			}
+		}
+		w.run(4 * w.lease)
+		if lost, known := w.View().LostMember(node); known && !lost.Leased {
+			expired++
+		}
+	}
+	if expired < 10 {
+		t.Errorf("%d of 20 leases are over: that shows nothing", expired)
+	}
+}
+
+// Many gateways come in one after the other, and rest.
+func TestForty(t *testing.T) {
+	w := newWorld(t, 1, 40, 3*time.Second, ms, nil)
+	for i, h := range w.hosts {
+		if h.Expect = 3; i >= 3 {
+			h.Expect, h.Joining = 1, true
+		}
+		w.after(w.random(300*ms), h.Start)
+	}
+	w.until(60*time.Second, func() bool { return w.whole(w.hosts...) })
+	at, elected, events := w.Now(), w.Elected(), w.Events()
+	w.run(30 * time.Second)
+	t.Logf("whole after %v; %d events of all in a second of rest", at.Round(ms), (w.Events()-events)/30)
+	if w.Elected() != elected || !w.whole(w.hosts...) {
+		t.Errorf("%d elections%s", w.Elected()-elected, w.state())
+	}
+}
+
+// A gateway whose renewals are late forgets its leader, and renews with it all the same.
+func TestForgottenLeader(t *testing.T) {
+	w := started(t, 1, 5, time.Second)
+	l := w.Leader()
+	x := w.other(l)
+	w.Cut(x.Index, l.Index)
+	w.run(w.lease * 7 / 10)
+	w.Heal(x.Index, l.Index)
+	w.until(5*w.lease, func() bool { return w.whole(w.hosts...) })
+	if w.Leader() != l {
+		t.Error("another one leads")
+	}
+}
+
+// A new leader counts no lease as over that the one before may have granted.
+func TestLeasesOfTheLeaderBefore(t *testing.T) {
+	for seed := range uint64(10) {
+		w := started(t, seed, 5, time.Second)
+		l := w.Leader()
+		x := w.other(l)
+		for _, h := range w.hosts {
+			if h != l && h != x {
+				apart(x, h, w.Cut)
+			}
+		}
+		w.run(w.lease)
+		l.Kill()
+		w.run(3 * w.lease)
+	}
+}
+
+// While the lead passes from one to the next nobody loses a lease.
+func TestLeaderChanges(t *testing.T) {
+	w := started(t, 1, 3, time.Second)
+	before := w.number
+	for range 3 {
+		l := w.Leader()
+		core.HandOver(l.Core)
+		l.Step(core.Woken{})
+		w.until(w.lease/3, func() bool { return w.Leader() != nil && w.Leader() != l })
+		w.run(w.lease)
+		if !w.whole(w.hosts...) || w.number != before {
+			t.Fatalf("somebody lost its lease%s", w.state())
+		}
+	}
+}
+
+// A leader that sends heartbeats, and grants nothing, is replaced.
+func TestMuteLeader(t *testing.T) {
+	w := started(t, 1, 3, time.Second)
+	l, began := w.Leader(), w.Now()
+	l.Mute = true
+	w.until(w.lease, func() bool { return w.Leader() != nil && w.Leader() != l })
+	t.Logf("after %v", (w.Now() - began).Round(ms))
+}
+
+// One that was let in and that gets no lease, since nothing of the leader's arrives, asks others to be let in:
+// then the lead goes to one that more can reach.
+func TestNothingArrives(t *testing.T) {
+	for seed := range uint64(5) {
+		w := started(t, seed, 7, time.Second)
+		l := w.Leader()
+		var cut []*hosts.Host
+		for _, h := range w.hosts {
+			if h != l && len(cut) < 2 {
+				cut = append(cut, h)
+			}
+		}
+		for _, h := range cut {
+			h.Kill()
+		}
+		w.until(10*w.lease, func() bool { return len(w.View().Members) == 5 && w.View().Lease > 0 })
+		for _, h := range cut {
+			h.Start()
+		}
+		w.until(10*w.lease, func() bool { return len(w.View().Members) == 7 })
+		for _, h := range cut {
+			w.Cut(l.Index, h.Index)
+		}
+		w.run(15 * w.lease)
+		if n := w.stand(); n < 6 {
+			t.Errorf("seed %d: %d stand%s", seed, n, w.state())
+		}
+	}
+}
+
+// All that was written makes the same as the records that stand for it.
+func TestWholeIsTheSame(t *testing.T) {
+	w := started(t, 3, 3, 500*ms)
+	w.define()
+	w.keepProposing(5 * ms)
+	w.run(10 * time.Second)
+	for _, h := range w.hosts {
+		w.run(20 * ms)
+		h.Kill()
+		before := h.Records()
+		if err := h.Rewrite(); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d records became %d", h.Name, before, h.Records())
+		h.Start()
+		w.until(10*time.Second, func() bool { return w.whole(w.hosts...) })
+	}
+}
+
+// An old copy of a data directory is put back while those are there that know better. It is brought up to date.
+func TestOldCopy(t *testing.T) {
+	for seed := range uint64(10) {
+		w := started(t, seed, 3, time.Second)
+		w.define()
+		w.keepProposing(50 * ms)
+		h := w.other(w.Leader())
+		w.until(20*w.lease, func() bool { return len(h.Core.Voters()) == 3 })
+		old := h.Records()
+		w.run(w.random(2 * w.lease))
+		h.Kill()
+		if err := h.Restore(old); err != nil {
+			t.Fatal(err)
+		}
+		h.Start()
+		w.until(10*w.lease, func() bool { return w.whole(w.hosts...) })
+	}
+}
+
+// Those that have come later go on without the one that has founded the cluster, and give its vote to another.
+func TestNewcomersLead(t *testing.T) {
+	w := newWorld(t, 1, 4, time.Second, ms, nil)
+	for i, h := range w.hosts {
+		h.Expect, h.Joining = 1, i > 0
+		h.Start()
+	}
+	founder, others := w.hosts[0], w.hosts[1:]
+	w.until(10*w.lease, func() bool { return w.whole(w.hosts...) && len(founder.Core.Voters()) == 3 })
+	founder.Kill()
+	w.until(10*w.lease, func() bool {
+		voters, votes := w.Voters()
+		return w.whole(others...) && votes == 3 && !slices.Contains(voters, founder.Index)
+	})
+}

@@ -1,0 +1,86 @@
+package core
+
+import (
+	"slices"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/kgate/kgate/internal/membership/views"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// receiveJoin judges, as the leader, a gateway that wants to come in.
+func (c *Core) receiveJoin(from ID, j *Join) {
+	l := c.l
+	if l == nil || l.grantor == nil {
+		if from != c.id {
+			c.sayHello(from) // it has the leader's name
+			if leads := c.peers.conns[c.lead]; leads != nil && !slices.Contains(j.Reaches, leads.name) {
+				c.send(c.lead, Message{Knocks: j.Join.Name})
+			}
+		}
+		return
+	}
+	join := j.Join
+	if c.leaving || join.Check() != nil || serverID(join.Server) != from || from != c.id && c.peers.conns[from].name != join.Name {
+		return
+	}
+	v := c.machine.View()
+	if v.LostBoot(join.Name, join.Boot) {
+		c.answer(from, Grant{Lost: join.Boot})
+		return
+	}
+	m, in := v.Named(join.Name)
+	there := c.inConf()[from]
+	if in && m.Boot == join.Boot && m.PeerAddr == join.PeerAddr && m.Server == join.Server && there {
+		return // the view is on its way
+	}
+	if at, proposed := l.joining[join.Name]; proposed && c.now-at < c.lease()/3 {
+		return
+	}
+	if (!in || m.Boot != join.Boot) && !c.mayJoin(&join, j.Reaches) {
+		return
+	}
+	cmd := views.Command{Join: &join}
+	if there {
+		l.joining[join.Name] = c.now
+		c.decree(cmd)
+		return
+	}
+	if l.changing != 0 && c.now-l.changing < c.lease()/3 {
+		return // it asks again
+	}
+	l.joining[join.Name] = c.now
+	c.addLearner(from, join)
+}
+
+// mayJoin reports that a gateway may come in, as the rules see it. If not, what its incarnation
+// before had comes back all the same, if it says that nothing of it is in flight.
+func (c *Core) mayJoin(join *views.Join, reaches []string) bool {
+	l := c.l
+	if !l.rules.Waits(join.Name, c.now) {
+		var unreached []string
+		for _, m := range c.machine.View().Members {
+			// It has asked this gateway, and a witness needs no other links.
+			if m.Name != join.Name && m.Name != c.cfg.Name && !join.Witness && !slices.Contains(reaches, m.Name) {
+				unreached = append(unreached, m.Name)
+			}
+		}
+		obstacle := l.rules.LetIn(join.Name, unreached, c.observe(), c.now)
+		if obstacle == "" {
+			return true
+		}
+		c.keptOut(join.Name, obstacle)
+	}
+	lost, known := c.machine.View().LostMember(join.Voided)
+	if known && lost.Leased && lost.Name == join.Name && len(l.proposed) == 0 {
+		c.decree(views.Command{Expire: &views.Expire{Nodes: []kmutex.Node{join.Voided}}})
+	}
+	return false
+}
+
+func (c *Core) changeConf(cc *pb.ConfChangeV2) {
+	if c.node.ProposeConfChange(cc) == nil {
+		c.l.changing = max(c.now, 1)
+	}
+}

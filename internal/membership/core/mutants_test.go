@@ -1,0 +1,67 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/internal/mutant"
+)
+
+// A defect in what decides is found by the test that is named. The lab's fuzz has a table of its own.
+func TestMutantsAreCaught(t *testing.T) {
+	mutant.Suite{Mutants: []mutant.Mutant{
+		{
+			Name: "a leader grants leases without asking", File: "round.go",
+			Old:    "c.node.ReadIndex(binary.BigEndian.AppendUint64(nil, l.grantor.Ask()))",
+			New:    "c.confirmed(binary.BigEndian.AppendUint64(nil, l.grantor.Ask()))",
+			Caught: "says that its lease is over", By: "^TestDeposedLeader$",
+		},
+		{
+			Name: "a new leader takes no lease for granted", File: "lead.go",
+			Old:    "l.grantor = lease.NewGrantor(c.terms(), l.term, c.now)",
+			New:    "l.grantor = lease.NewGrantor(c.terms(), l.term, c.now-c.terms().Wait())",
+			Caught: "says that its lease is over", By: "^TestLeasesOfTheLeaderBefore$",
+		},
+		{
+			Name: "only voters forget a leader that is silent", File: "election.go",
+			Old:    "if c.state == raft.StateLeader {\n\t\treturn\n\t}\n\tif c.lead",
+			New:    "if c.state == raft.StateLeader || !c.votes() {\n\t\treturn\n\t}\n\tif c.lead",
+			Caught: "not in order", By: "^TestWorlds$", Args: []string{"-core.seeds=600"},
+		},
+		{
+			Name: "votes are given one by one", File: "voters.go",
+			Old:    "cc.Changes = cc.Changes[:odd]",
+			New:    "cc.Changes = cc.Changes[:max(odd, len(cc.Changes))]",
+			Caught: "not in order|even", By: "^TestVotesAreOdd$",
+		},
+		{
+			Name: "who leaves does not wait until its vote is taken", File: "command.go",
+			Old:    "case !in && c.dispensable() ||",
+			New:    "case !in ||",
+			Caught: "not in order", By: "^TestManyLeave$",
+		},
+		{
+			Name: "the only voter leaves and does not stand", File: "election.go",
+			Old:    "return max(c.election.at, c.orphan+c.pacing()/2)",
+			New:    "return c.now + lookAgain",
+			Caught: "not in order", By: "^TestManyLeave$",
+		},
+		{
+			Name: "who is to leave is handed the lead", File: "handover.go",
+			Old:    "p != nil && (p.hello == nil || !p.hello.Leaving)",
+			New:    "p != nil",
+			Caught: "not in order", By: "^TestManyLeave$|^TestAllLeave$",
+		},
+		{
+			Name: "a snapshot lacks the servers", File: "raft.go",
+			Old:    "json.Marshal(snapshotData{state, c.servers})",
+			New:    "json.Marshal(snapshotData{state, nil})",
+			Caught: "not in order", By: "^TestNewcomersLead$",
+		},
+		{
+			Name: "who never got a lease waits for it for ever", File: "../lease/holder.go",
+			Old:    "if now >= h.until {",
+			New:    "if h.held && now >= h.until {",
+			Caught: "stand", By: "^TestNothingArrives$",
+		},
+	}}.Run(t)
+}

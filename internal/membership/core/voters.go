@@ -1,0 +1,183 @@
+package core
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/views"
+)
+
+// assess describes raft's servers for the rules.
+func (c *Core) assess() []leader.Server {
+	view, l := c.machine.View(), c.l
+	out := make([]leader.Server, 0, len(c.servers))
+	for _, s := range c.servers {
+		m, in := c.member(s.ID)
+		_, named := view.Named(s.Name)
+		g, seen := c.peers.seen(s.Name)
+		conn := c.peers.conns[s.ID]
+		here := s.ID == c.id || conn != nil
+		now := leader.Server{ID: serverText(s.ID), Voter: slices.Contains(c.conf.GetVoters(), uint64(s.ID)), Leader: s.ID == c.id}
+		if in {
+			now.Node = m.Node
+			delete(l.away, s.ID)
+		}
+		now.Alive = here
+		if now.Alive {
+			delete(l.dead, s.ID)
+		}
+		if !in && !named {
+			// One that has left stays until its vote is taken away.
+			stopped := conn != nil && conn.hello != nil && view.LostBoot(s.Name, conn.hello.Boot) && !view.Awaits(s.Name)
+			now.Left = stopped || !here && (seen && g.Left || !view.Awaits(s.Name))
+			now.Pending = here && !stopped
+		}
+		now.Away = !in && !named && !now.Left && (view.Awaits(s.Name) || now.Pending) && !since(l.away, s.ID, c.now, leader.AwayFor)
+		now.Failed = !now.Leader && (!in && named || !here && since(l.dead, s.ID, c.now, c.cfg.SwapAfter))
+		out = append(out, now)
+	}
+	return out
+}
+
+// since notes a time, and reports whether it is longer ago than d.
+func since(at map[ID]time.Duration, id ID, now, d time.Duration) bool {
+	from, noted := at[id]
+	if !noted {
+		from = now
+		at[id] = now
+	}
+	return now-from > d
+}
+
+// reconcileVoters makes the changes of raft's servers that are due, all in one.
+func (c *Core) reconcileVoters() {
+	l := c.l
+	if c.leaving || len(c.conf.GetVotersOutgoing()) > 0 || l.changing != 0 && c.now-l.changing < c.lease()/3 {
+		return
+	}
+	l.changing = 0
+	if c.restoreServer() {
+		return
+	}
+	servers := c.assess()
+	cc, odd := &pb.ConfChangeV2{}, 0
+	for range 2 * len(servers) {
+		step := c.nextStep(servers)
+		if step.Do == leader.Nothing || step.Do == leader.Promote && !c.caughtUp(serverID(step.Server)) {
+			break
+		}
+		i := slices.IndexFunc(servers, func(s leader.Server) bool { return s.ID == step.Server })
+		id := new(uint64(serverID(step.Server)))
+		switch step.Do {
+		case leader.Promote:
+			cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeAddNode.Enum(), NodeId: id})
+			servers[i].Voter = true
+		case leader.Demote:
+			cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: id})
+			servers[i].Voter = false
+		case leader.Remove:
+			cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: id})
+			servers = slices.Delete(servers, i, i+1)
+		case leader.Nothing:
+		}
+		c.log(slog.LevelDebug, "voters change", slog.String("step", string(step.Do)), slog.String("name", c.nameOf(serverID(step.Server))))
+		if votes(servers)%2 == 1 || step.Do == leader.Remove || len(l.out) > 0 {
+			odd = len(cc.Changes)
+		}
+	}
+	// An even number of votes tolerates no more losses than one fewer, so nobody is made a voter
+	// alone.
+	cc.Changes = cc.Changes[:odd]
+	if len(cc.Changes) > 0 {
+		c.changeConf(cc)
+	}
+}
+
+// nextStep is the rules', but what people want comes first.
+func (c *Core) nextStep(servers []leader.Server) leader.Step {
+	for name, until := range c.l.out {
+		if c.now >= until {
+			delete(c.l.out, name)
+		}
+	}
+	for _, s := range servers {
+		// One that lives comes back by itself.
+		if _, out := c.l.out[c.nameOf(serverID(s.ID))]; !out || s.Node != 0 || s.Leader || s.Alive {
+			continue
+		}
+		if step := leader.TakeOut(servers, s.ID); step.Do != leader.Nothing {
+			return step
+		}
+	}
+	return leader.NextStep(servers)
+}
+
+// takeOut has the servers of gateways go that people have taken out of the view.
+func (c *Core) takeOut(entry []byte) {
+	cmd, err := views.DecodeCommand(entry[entryHeader:])
+	if err != nil || cmd.Suspend == nil || binary.BigEndian.Uint64(entry[8:]) >= ownTag {
+		return
+	}
+	for _, node := range cmd.Suspend.Nodes {
+		if lost, known := c.machine.View().LostMember(node); known {
+			c.l.out[lost.Name], c.l.lookAt = c.now+2*c.lease(), c.now
+		}
+	}
+}
+
+func votes(servers []leader.Server) int {
+	n := 0
+	for _, s := range servers {
+		if s.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// restoreServer makes a member one of raft's servers that has been taken away from them while it
+// was let in. It reports whether there was one.
+func (c *Core) restoreServer() bool {
+	in := c.inConf()
+	for _, m := range c.machine.View().Members {
+		if id := serverID(m.Server); id != 0 && !in[id] {
+			c.addLearner(id, views.Join{Name: m.Name, Boot: m.Boot, PeerAddr: m.PeerAddr, Server: m.Server, Witness: m.Witness})
+			return true
+		}
+	}
+	return false
+}
+
+// addLearner has one entry make a gateway a server without a vote and a member.
+func (c *Core) addLearner(id ID, join views.Join) {
+	data, err := views.Encode(views.Command{Join: &join})
+	if err != nil {
+		return
+	}
+	c.changeConf(&pb.ConfChangeV2{
+		Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(id))}},
+		Context: encodeEntry(c.id, c.nextTag(), data),
+	})
+}
+
+// caughtUp reports that a server has the log, so that it can vote at once.
+func (c *Core) caughtUp(id ID) bool {
+	up := false
+	c.node.WithProgress(func(other uint64, _ raft.ProgressType, p tracker.Progress) {
+		up = up || other == uint64(id) && p.State == tracker.StateReplicate && p.Match+16 >= c.applied.Index
+	})
+	return up
+}
+
+// Changing reports, at a leader, that a change of the voters is under way.
+func (c *Core) Changing() bool {
+	return c.l != nil && c.l.changing != 0 || len(c.conf.GetVotersOutgoing()) > 0
+}

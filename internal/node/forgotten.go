@@ -1,0 +1,44 @@
+package node
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/kgate/kgate/internal/gateway"
+)
+
+// forgotten tells of slots that the program holds for longer than their pool allows. Requests of
+// the proxy and of Middleware are broken off then; of the program's own code one can only speak.
+type forgotten struct {
+	log  *slog.Logger
+	told map[string]map[string]bool // by pool, and the slot's name
+}
+
+// look tells of those of a pool that are held for longer than that, once each; 0: there is no
+// bound.
+func (f *forgotten) look(g *gateway.Gateway, pool string, longest time.Duration) {
+	if longest <= 0 {
+		return
+	}
+	told := f.told[pool]
+	f.told[pool] = make(map[string]bool)
+	for _, e := range g.Own(pool, longest) {
+		f.told[pool][e.ID] = true
+		if told[e.ID] {
+			continue
+		}
+		f.log.Warn("a slot is held for longer than its pool allows: its holder may have forgotten to release it",
+			slog.String("pool", pool), slog.String("slot", e.ID), slog.String("note", shortened(e.Info.Note)),
+			slog.Duration("held", e.For), slog.Duration("hold_max", longest))
+	}
+}
+
+// logHeld names the slots that the program still holds.
+func (n *Node) logHeld() {
+	for _, p := range n.pools.gateway.Pools() {
+		for _, e := range n.pools.gateway.Own(p.Name, 0) {
+			n.cfg.Logger.Warn("a slot is still held at the end: its holder has not released it",
+				slog.String("pool", p.Name), slog.String("slot", e.ID), slog.String("note", shortened(e.Info.Note)), slog.Duration("held", e.For))
+		}
+	}
+}
