@@ -230,15 +230,19 @@ func (n *Node) PeerAddr() net.Addr { return n.peers.links.Addr() }
 // Status of the named pool at this gateway.
 func (n *Node) Status(pool string) gateway.PoolStatus { return n.pools.gateway.Status(pool) }
 
-// sample notes once a second what has no event to be counted by, until ctx ends.
+// lookEvery is how often a gateway notes what has no event of its own.
+const lookEvery = time.Second
+
+// sample notes every second what has no event to be counted by, until ctx ends.
 func (n *Node) sample(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	leader := ""
 	diskFull := false
 	upstreams := upstreamLog{n.cfg.Logger, make(map[[2]string]string)}
 	held := forgotten{n.cfg.Logger, make(map[string]map[string]bool)}
 	for {
+		n.report.awake.since(time.Now())
 		n.report.logDisk(&diskFull)
 		for _, p := range n.pools.gateway.Pools() {
 			upstreams.look(p.Name, n.report.upstreams(&p))

@@ -22,6 +22,8 @@ type report struct {
 	ready   func() (bool, string)
 	drained func() bool
 
+	awake awake
+
 	capacities atomic.Pointer[map[string]int]           // k as it is configured here, by pool
 	longest    atomic.Pointer[map[string]time.Duration] // holds, by pool
 }
@@ -190,12 +192,10 @@ func (r *report) State() telemetry.State {
 				out.ReplicaLag[m.Name] += lag
 			}
 		}
-		for _, u := range r.data.handler.Upstreams() {
-			if u.Pool == p.Name {
-				one := telemetry.UpstreamState{Healthy: u.Healthy, InFlight: u.InFlight, Quiet: u.Quiet, Answered: u.Answered}
-				one.K, one.SlotsInUse = slotsFor(&p, u.URL)
-				state.Upstreams[u.URL] = one
-			}
+		for u := range r.upstreamsOf(p.Name) {
+			one := telemetry.UpstreamState{Healthy: u.Healthy, InFlight: u.InFlight, Quiet: u.Quiet, Answered: u.Answered}
+			one.K, one.SlotsInUse = slotsFor(&p, u.URL)
+			state.Upstreams[u.URL] = one
 		}
 		out.Pools = append(out.Pools, state)
 	}

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"iter"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
@@ -41,15 +43,43 @@ func (d *dataPlane) agree(view *membership.View) {
 func (r *report) upstreams(p *gateway.PoolStatus) []admin.Upstream {
 	var out []admin.Upstream
 	counts := r.cfg.Metrics.Pool(p.Name)
-	for _, u := range r.data.handler.Upstreams() {
-		if u.Pool != p.Name {
-			continue
-		}
-		one := upstream(&u, counts.AddUpstream(u.URL))
+	for u := range r.upstreamsOf(p.Name) {
+		one := upstream(u, counts.AddUpstream(u.URL))
 		one.K, one.SlotsInUse = slotsFor(p, u.URL)
 		out = append(out, one)
 	}
 	return out
+}
+
+// upstreamsOf yields what the proxy knows of a pool's upstreams. None is quiet for longer than this
+// process runs: after a stop, its answers may wait here to be read.
+func (r *report) upstreamsOf(pool string) iter.Seq[*proxy.UpstreamStatus] {
+	return func(yield func(*proxy.UpstreamStatus) bool) {
+		for _, u := range r.data.handler.Upstreams() {
+			if u.Quiet = min(u.Quiet, r.awake.since(time.Now())); u.Pool == pool && !yield(&u) {
+				return
+			}
+		}
+	}
+}
+
+// awake knows since when this process has run without a stop: a signal, a debugger, a machine that
+// gave it no processor.
+type awake struct {
+	mu       sync.Mutex
+	from, at time.Time // at: when it was last asked
+}
+
+// since returns for how long it has run. It is to be asked every second, by anybody: a longer gap is
+// a stop.
+func (a *awake) since(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.at) > 2*lookEvery {
+		a.from = now
+	}
+	a.at = now
+	return now.Sub(a.from)
 }
 
 // slotsFor returns the k of an upstream, nil if it has none of its own, and how many of its slots are
