@@ -194,29 +194,26 @@ func (c *Core) leave() {
 	if c.leaving {
 		return
 	}
-	c.leaving, c.departed = true, c.now+leaveTime
+	c.leaving, c.spare, c.departed = true, c.now, c.now+leaveTime
 	c.tellStanding(Standing{})
 }
 
-// depart takes this gateway out: it hands the lead over first, if somebody stays. A voter stays until its vote is
-// taken, or nobody is there any more who could: a vote that has gone still counts.
+// depart takes this gateway out: it hands the lead over first, if somebody stays. Then it waits until nobody needs
+// its vote: a vote that has gone still counts.
 func (c *Core) depart() {
 	if !c.leaving || c.left {
 		return
 	}
 	m, in := c.machine.View().Named(c.cfg.Name)
 	in = in && m.Boot == c.self.boot
-	others, stays := c.others()
-	if others && (in || c.votes()) {
-		c.alone = never
-	} else if c.alone == never {
-		c.alone = c.now
+	if c.needed() {
+		c.spare = c.now
 	}
 	switch {
-	case !in && c.dispensable() || c.alone != never && c.now >= c.alone+c.goodbye() || c.now >= c.departed:
+	case c.now >= min(c.spare+c.goodbye(in), c.departed):
 		c.left, c.out.Left = true, true
 		c.endStanding()
-	case c.state == raft.StateLeader && stays:
+	case c.state == raft.StateLeader && c.needed():
 		c.handOver()
 	case in && !slices.ContainsFunc(c.asked, func(a asking) bool { return a.tag == leaveTag }):
 		c.propose(leaveTag, views.Command{Remove: &views.Remove{Node: m.Node}})
@@ -224,28 +221,33 @@ func (c *Core) depart() {
 	}
 }
 
-// others reports whether there are connections to other servers, and to one that does not leave: a member, or
-// one that is about to be.
-func (c *Core) others() (some, stays bool) {
+// needed reports that another of raft's servers is there and does not leave: a member, or one that is about to be.
+func (c *Core) needed() bool {
 	for id := range c.inConf() {
-		if id != c.id && c.peers.conns[id] != nil {
-			some, stays = true, stays || c.stays(id)
+		if id != c.id && c.stays(id) {
+			return true
 		}
 	}
-	return some, stays
+	return false
 }
 
-// dispensable reports that nobody counts on this gateway, which is out of the view. The leader of those that
-// all leave stays until they have heard that.
-func (c *Core) dispensable() bool {
-	_, stays := c.others()
-	return !c.votes() || !stays && len(c.machine.View().Members) == 0 && (c.state != raft.StateLeader || len(c.peers.conns) == 0)
+// goodbye is how long one that leaves waits when nobody is there who needs it: in the view, for somebody who sees it
+// go; with a vote, for one that has only lost its connection.
+func (c *Core) goodbye(in bool) time.Duration {
+	switch {
+	case in:
+		return 2 * time.Second
+	case c.votes() && len(c.inConf()) > 1:
+		return 300 * time.Millisecond
+	default:
+		return 0
+	}
 }
 
 // nextDepart returns when to look again whether this gateway is out.
 func (c *Core) nextDepart() time.Duration {
-	if !c.leaving || c.alone == never {
+	if !c.leaving || c.needed() {
 		return c.now + lookAgain
 	}
-	return max(c.alone+c.goodbye(), c.now+time.Millisecond)
+	return max(min(c.spare+c.goodbye(c.self.joined), c.departed), c.now+time.Millisecond)
 }

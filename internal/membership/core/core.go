@@ -85,7 +85,7 @@ type Core struct {
 	said     Hello // to all, last
 	hellos   uint64
 	orphan   time.Duration // since when there is no leader
-	alone    time.Duration // since when nobody needs this gateway, which is leaving
+	spare    time.Duration // when somebody needed this gateway last, which is leaving
 	warnings warnings
 }
 
@@ -109,7 +109,7 @@ func New(cfg Config, now time.Duration) (*Core, error) {
 	if cfg.Tokens == nil {
 		c.cfg.Tokens = func() []string { return nil }
 	}
-	c.peers, c.orphan, c.alone = newPeers(), now, never
+	c.peers, c.orphan = newPeers(), now
 	c.self = incarnation{first: cfg.Boot, boot: cfg.Boot}
 	if cfg.Stored.note.Name != cfg.Name {
 		return nil, fmt.Errorf("%w %q, this one is %q", ErrOtherName, cfg.Stored.note.Name, cfg.Name)

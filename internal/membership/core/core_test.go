@@ -417,3 +417,30 @@ func TestNewcomersLead(t *testing.T) {
 		return w.whole(others...) && votes == 3 && !slices.Contains(voters, founder.Index)
 	})
 }
+
+// Founders that leave as soon as they have a lease wait for those that have none yet.
+func TestFoundersLeave(t *testing.T) {
+	late := 0 // how many leave before the third is in
+	for seed := range uint64(50) {
+		w := newWorld(t, seed, 3, time.Second, ms, nil)
+		for _, h := range w.hosts {
+			w.after(w.random(300*ms), h.Start)
+		}
+		stood := make(map[*hosts.Host]bool)
+		w.until(5*time.Second, func() bool {
+			for _, h := range w.hosts {
+				if h.Stands() && !stood[h] {
+					stood[h] = true
+					if len(w.View().Members) < 3 {
+						late++
+					}
+					h.Step(core.Leave{})
+				}
+			}
+			return len(stood) == 3 && w.hosts[0].Left && w.hosts[1].Left && w.hosts[2].Left
+		})
+	}
+	if late < 20 {
+		t.Errorf("%d left before all were in: that shows nothing", late)
+	}
+}

@@ -21,14 +21,6 @@ const (
 	leaveTime = 10 * time.Second
 )
 
-// goodbye is how long one that leaves, and reaches no other member, waits for one.
-func (c *Core) goodbye() time.Duration {
-	if c.self.joined {
-		return 2 * time.Second
-	}
-	return 300 * time.Millisecond
-}
-
 // pacing is what the times of elections follow from: longer leases do not mean slower elections.
 func (c *Core) pacing() time.Duration { return min(c.lease(), 3*time.Second) }
 
