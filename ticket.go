@@ -13,7 +13,7 @@ import (
 // Errors of tickets.
 var (
 	// ErrTicketEnded: the ticket was cancelled, has expired, or never was.
-	ErrTicketEnded = errors.New("kgate: the ticket has ended")
+	ErrTicketEnded = admission.ErrTicketEnded
 	// ErrTicketWaiting: the ticket has no slot yet.
 	ErrTicketWaiting = admission.ErrTicketWaiting
 	// ErrTicketUsed: the ticket's slot is in use, or was.
@@ -150,13 +150,17 @@ func (t *Ticket) Redeem(ctx context.Context) (*Slot, error) {
 	return o.given(), nil
 }
 
-// Cancel gives the ticket's slot back, or leaves the line. It fails with ErrTicketUsed
-// while a slot of Redeem is in use; its Release ends the ticket.
+// Cancel gives the ticket's slot back, or leaves the line. It is no error if the ticket has ended.
+// It fails with ErrTicketUsed while a slot of Redeem is in use; its Release ends the ticket.
 func (t *Ticket) Cancel(ctx context.Context) error {
 	if err := t.check(ctx); err != nil {
 		return err
 	}
-	return t.node.ticketError(t.State().Pool, t.node.node.Tickets().EndTicket(ctx, t.id))
+	err := t.node.ticketError(t.State().Pool, t.node.node.Tickets().EndTicket(ctx, t.id))
+	if errors.Is(err, ErrTicketEnded) {
+		return nil
+	}
+	return err
 }
 
 func (t *Ticket) check(ctx context.Context) error {
@@ -184,14 +188,13 @@ func (t *Ticket) ask(ctx context.Context, call func(context.Context) (admission.
 
 // ticketError translates the error of a call for a ticket.
 func (n *Node) ticketError(pool string, err error) error {
-	var ended *admission.EndedError
 	switch {
 	case err == nil: // of EndTicket
 		return nil
 	case n.stopping.Err() != nil: // a ticket that this node does not find may well be alive
 		return ErrClosed
-	case errors.As(err, &ended):
-		return fmt.Errorf("%w: %s", ErrTicketEnded, ended.How)
+	case errors.Is(err, ErrTicketEnded):
+		return err
 	case errors.Is(err, admission.ErrUnknownTicket):
 		return ErrTicketEnded
 	case errors.Is(err, ErrTicketElsewhere):

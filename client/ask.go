@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/socket"
 )
 
@@ -22,24 +23,30 @@ type call struct {
 	within              time.Duration // for one gateway
 }
 
-// ticket makes a call that is answered with a ticket's status.
-func (c *Client) ticket(ctx context.Context, q call) (s Status, sent time.Time, err error) {
-	d := document{Left: duration(c.cfg.TTL)} // which an older gateway does not send
+// ticket makes a call that is answered with how a ticket stands.
+func (c *Client) ticket(ctx context.Context, q call) (d document, sent time.Time, err error) {
+	d = document{Left: duration(c.cfg.TTL)} // which an older gateway does not send
 	sent, err = c.do(ctx, q, &d)
-	return Status{
-		ID: d.ID, State: d.State, Position: d.Position, ETA: time.Duration(d.ETA), Fence: d.Fence, Upstream: d.Upstream, Left: time.Duration(d.Left),
-	}, sent, err
+	return d, sent, err
 }
 
-// document is a Status as gateways send it.
+// document is a ticket as gateways describe it.
 type document struct {
-	ID       string   `json:"id"`
-	State    State    `json:"state"`
-	Position int      `json:"position"`
-	ETA      duration `json:"eta"`
-	Fence    string   `json:"fence"`
-	Upstream string   `json:"upstream"`
-	Left     duration `json:"left"`
+	ID       string                `json:"id"`
+	Pool     string                `json:"pool"`
+	State    admission.TicketState `json:"state"`
+	Position int                   `json:"position"`
+	ETA      duration              `json:"eta"`
+	Fence    string                `json:"fence"`
+	Upstream string                `json:"upstream"`
+	Left     duration              `json:"left"`
+}
+
+func (d document) state() TicketState {
+	return TicketState{
+		Pool: d.Pool, Granted: d.State == admission.TicketGranted, Place: d.Position, Expected: time.Duration(d.ETA),
+		Left: time.Duration(d.Left), Fence: d.Fence, Upstream: d.Upstream,
+	}
 }
 
 // duration is a time.Duration that JSON has as "30s".
@@ -55,18 +62,20 @@ func (d *duration) UnmarshalText(text []byte) error {
 func pathOf(id string) string { return ticketsPath + "/" + url.PathEscape(id) }
 
 // end ends a ticket; it is no error if that has ended already.
-func (c *Client) end(path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), endIn)
+func (c *Client) end(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, endIn)
 	defer cancel()
 	within := endIn / time.Duration(len(c.bases)) // a silent gateway leaves time for the others
 	for {
-		_, err := c.do(ctx, call{method: http.MethodDelete, path: path, within: within}, nil)
+		_, err := c.do(ctx, call{method: http.MethodDelete, path: pathOf(id), within: within}, nil)
 		switch {
-		case err == nil, errors.Is(err, ErrGone):
+		case err == nil, errors.Is(err, ErrTicketEnded):
 			return nil
+		case errors.Is(err, ErrTicketUsed):
+			return err
 		case errors.Is(err, ErrUnavailable) && pause(ctx, c.retry()): // soon another gateway can
 		default:
-			return fmt.Errorf("%w; the slot is free when its time to live of %v is over", err, c.cfg.TTL)
+			return fmt.Errorf("%w; the ticket ends when its time to live of %v is over", err, c.cfg.TTL)
 		}
 	}
 }

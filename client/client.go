@@ -27,8 +27,7 @@ const (
 	maxPoll = 30 * time.Second
 	// endIn bounds the time for giving a slot or a place back.
 	endIn = 5 * time.Second
-	// hearFor is how much longer than its caller Request waits for the name of a new
-	// ticket.
+	// hearFor is how much longer than its caller RequestTicket waits for a new ticket.
 	hearFor = time.Second
 )
 
@@ -59,8 +58,22 @@ func New(cfg Config) (*Client, error) {
 // Close closes the Client's idle connections, but not those of a Config.HTTPClient.
 // Slots that are held stay held.
 func (c *Client) Close() {
-	if c.own {
+	if c != nil && c.own {
 		c.cfg.HTTPClient.CloseIdleConnections()
+	}
+}
+
+// check returns why the gateways cannot be asked anything.
+func (c *Client) check(ctx context.Context) error {
+	switch {
+	case c == nil || len(c.bases) == 0:
+		return fmt.Errorf("%w: take the Client that New returns", ErrConfig)
+	case ctx == nil:
+		return fmt.Errorf("%w: nil context: pass context.Background() if there is no other", ErrConfig)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return nil
 	}
 }
 
@@ -72,9 +85,9 @@ func (c *Client) Close() {
 func (c *Client) Acquire(ctx context.Context, pool string) (*Slot, error) {
 	for {
 		s, err := c.acquire(ctx, pool)
-		var gone *GoneError
+		var ended *admission.EndedError
 		switch {
-		case errors.As(err, &gone) && gone.Reason != string(admission.EndCancelled) && gone.Reason != string(admission.EndReleased):
+		case errors.As(err, &ended) && ended.How != admission.EndCancelled && ended.How != admission.EndReleased:
 			c.cfg.Logger.Warn("place in line lost", slog.String("pool", pool), slog.Any("error", err))
 		case !errors.Is(err, ErrUnavailable):
 			return s, err
@@ -87,7 +100,7 @@ func (c *Client) Acquire(ctx context.Context, pool string) (*Slot, error) {
 
 // acquire takes one place in line and waits there.
 func (c *Client) acquire(ctx context.Context, pool string) (*Slot, error) {
-	t, err := c.Request(ctx, pool)
+	t, err := c.RequestTicket(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +109,7 @@ func (c *Client) acquire(ctx context.Context, pool string) (*Slot, error) {
 
 // TryAcquire returns a slot if one is free, and ErrBusy if not.
 func (c *Client) TryAcquire(ctx context.Context, pool string) (*Slot, error) {
-	t, err := c.Request(ctx, pool)
+	t, err := c.RequestTicket(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -105,31 +118,32 @@ func (c *Client) TryAcquire(ctx context.Context, pool string) (*Slot, error) {
 	return t.acquire(wait)
 }
 
-// Request puts a ticket in the pool's line.
-func (c *Client) Request(ctx context.Context, pool string) (*Ticket, error) {
+// RequestTicket takes a place in the line of a pool. The ticket lives for Config.TTL after a sign of
+// its holder. When ctx ends with the answer on its way, RequestTicket returns the ticket that comes
+// within a second, without an error; a ticket that comes later, or not at all, ends by itself.
+func (c *Client) RequestTicket(ctx context.Context, pool string) (*Ticket, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
 	body, err := json.Marshal(map[string]string{"pool": pool, "ttl": c.cfg.TTL.String(), "note": c.cfg.Note})
 	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	t := &Ticket{c: c, pool: pool}
-	// A ticket whose name gets lost stands in the line for its TTL.
 	asking, done := outlive(ctx, hearFor)
 	defer done()
-	t.status, t.signed, err = c.ticket(asking, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn})
-	if err != nil {
+	d, sent, err := c.ticket(asking, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn})
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if t.id = t.status.ID; t.id == "" {
+	case d.ID == "":
 		return nil, fmt.Errorf("%w as a kgate does", ErrUnreachable)
 	}
-	if ctx.Err() != nil {
-		return nil, errors.Join(context.Cause(ctx), t.Cancel())
-	}
-	return t, nil
+	d.Pool = pool
+	return &Ticket{c: c, id: d.ID, last: d.state(), signed: sent}, nil
 }
+
+// Ticket returns the ticket that has the ID, whichever gateway gave it. It asks nobody.
+func (c *Client) Ticket(id string) *Ticket { return &Ticket{c: c, id: id} }
 
 // outlive returns a context that ends after ctx, by d.
 func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {

@@ -26,6 +26,15 @@ func acquire(t *testing.T, c *Client) *Slot {
 	return s
 }
 
+func request(t *testing.T, c *Client) *Ticket {
+	t.Helper()
+	ticket, err := c.RequestTicket(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticket
+}
+
 func release(t *testing.T, s *Slot) {
 	t.Helper()
 	if err := s.Release(); err != nil {
@@ -240,16 +249,13 @@ func TestAcquireAgain(t *testing.T) {
 		n.memory.Fail(admission.ErrElsewhere)
 		time.AfterFunc(10*time.Second, func() { n.memory.Fail(nil) })
 		s := acquire(t, c)
-		ticket, err := c.Request(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ticket := request(t, c)
 		got := make(chan *Slot)
 		go func() { got <- acquire(t, c) }()
 		synctest.Wait()
 		n.want(1, 2)
 		for range 3 { // Acquire's place is lost; it takes a new one
-			_ = ticket.Cancel()
+			_ = ticket.Cancel(t.Context())
 			n.dropWaiting()
 			time.Sleep(3 * time.Second)
 		}
@@ -298,7 +304,7 @@ func TestAcquirePauses(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute-time.Millisecond) // in a pause
 		defer cancel()
-		if _, err := c.Acquire(ctx, "p"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrGone) {
+		if _, err := c.Acquire(ctx, "p"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrTicketEnded) {
 			t.Error(err)
 		}
 		if requests > 130 { // two each second
@@ -320,25 +326,22 @@ func answer(r *http.Request, status int, body string) *http.Response {
 // A ticket may be used by several goroutines: this is for the race detector.
 func TestTicketIsSafe(t *testing.T) {
 	n := newNetwork(t, 1)
-	ticket, err := n.client(nil).Request(t.Context(), "p")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := request(t, n.client(nil))
 	id := ticket.ID()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, err := ticket.Test(t.Context()); err != nil {
+		if _, err := ticket.Renew(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}()
 	for range 100 {
-		if ticket.ID() != id {
+		if ticket.State(); ticket.ID() != id {
 			t.Error("the ticket's name changes")
 		}
 	}
 	<-done
-	if err := ticket.Cancel(); err != nil {
+	if err := ticket.Cancel(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -376,42 +379,114 @@ func TestCycle(t *testing.T) {
 		n := newNetwork(t, 1)
 		c := n.client(nil)
 		s := acquire(t, c)
-		ticket, err := c.Request(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ticket := request(t, c)
 		for range 5 {
-			st, err := ticket.Test(t.Context())
-			if err != nil || st.State != Waiting || st.Position != 1 || st.ETA.String() != "1s" {
-				t.Errorf("%+v, %v", st, err)
+			state, err := ticket.Renew(t.Context())
+			if err != nil || state.Granted || state.Place != 1 || state.Expected != time.Second || state.Pool != "p" {
+				t.Errorf("%+v, %v", state, err)
 			}
 			time.Sleep(29 * time.Second)
 		}
-		release(t, s)
-		renewals := n.count("PUT")
-		if st, err := ticket.Test(t.Context()); err != nil || st.State != Granted || st.Fence != "p/1/2" {
-			t.Errorf("%+v, %v", st, err)
+		if _, err := ticket.Redeem(t.Context()); !errors.Is(err, ErrTicketWaiting) {
+			t.Errorf("redeemed in line: %v", err)
 		}
-		slot, err := ticket.Wait(t.Context())
+		release(t, s)
+		if err := ticket.Wait(t.Context()); err != nil || ticket.State().Fence != "p/1/2" {
+			t.Errorf("%+v, %v", ticket.State(), err)
+		}
+		time.Sleep(20 * time.Second)
+		renewals := n.count("PUT")
+		slot, err := ticket.Redeem(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n.count("PUT") == renewals { // the last sign was long ago
 			t.Error("a slot with next to no time left was not renewed at once")
 		}
+		if _, err := ticket.Redeem(t.Context()); !errors.Is(err, ErrTicketUsed) {
+			t.Errorf("redeemed twice: %v", err)
+		}
+		if err := ticket.Cancel(t.Context()); !errors.Is(err, ErrTicketUsed) {
+			t.Errorf("cancelled while the slot is in use: %v", err)
+		}
 		release(t, slot)
-		if st, err := ticket.Test(t.Context()); !errors.Is(err, ErrGone) || st.ID != ticket.ID() {
-			t.Errorf("after release: %+v, %v", st, err)
+		if state, err := ticket.Renew(t.Context()); !errors.Is(err, ErrTicketEnded) || state.Fence != "p/1/2" {
+			t.Errorf("after release: %+v, %v", state, err)
 		}
-		forgotten, err := c.Request(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		forgotten := request(t, c)
 		time.Sleep(31 * time.Second)
-		var gone *GoneError
-		if _, err := forgotten.Wait(t.Context()); !errors.As(err, &gone) || gone.Reason != "expired" {
+		if err := forgotten.Wait(t.Context()); !errors.Is(err, ErrTicketEnded) || !strings.HasSuffix(err.Error(), ": expired") {
 			t.Errorf("not polled: %v", err)
 		}
+		if err := forgotten.Cancel(t.Context()); err != nil {
+			t.Errorf("cancelled after its end: %v", err)
+		}
+		n.want(0, 0)
+	})
+}
+
+// Zero values say what they are, and do not panic.
+func TestZeroValues(t *testing.T) {
+	var none *Client
+	for _, c := range []*Client{none, new(Client)} {
+		_, acquire := c.Acquire(t.Context(), "p")
+		_, request := c.RequestTicket(t.Context(), "p")
+		_, renew := c.Ticket("an-id").Renew(t.Context())
+		for _, err := range []error{acquire, request, renew, c.Ticket("an-id").Wait(t.Context()), c.Ticket("an-id").Cancel(t.Context())} {
+			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "that New returns") {
+				t.Error(err)
+			}
+		}
+		c.Close()
+	}
+	var ticket *Ticket
+	for _, tk := range []*Ticket{ticket, new(Ticket), newNetwork(t, 1).client(nil).Ticket("")} {
+		_, redeem := tk.Redeem(t.Context())
+		for _, err := range []error{redeem, tk.Wait(t.Context()), tk.Cancel(t.Context())} {
+			if !errors.Is(err, errNoTicket) || tk.State() != (TicketState{}) {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := newNetwork(t, 1).client(nil).Acquire(nil, "p"); !errors.Is(err, ErrConfig) { //nolint:staticcheck // what a caller may have forgotten
+		t.Error(err)
+	}
+	var slot *Slot
+	for _, s := range []*Slot{slot, new(Slot)} {
+		if <-s.Lost(); s.Release() != nil || s.ID()+s.Pool()+s.Fence()+s.Upstream() != "" || s.Grace() != 0 {
+			t.Error("a slot that was never given is held")
+		}
+	}
+}
+
+// A ticket is known by its ID alone, and what fails keeps it.
+func TestTicketByID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		s := acquire(t, c)
+		ticket := c.Ticket(request(t, c).ID())
+		n.set("a", "down")
+		n.set("b", "silent")
+		if _, err := ticket.Renew(t.Context()); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("no gateway answers: %v", err)
+		}
+		if err := ticket.Cancel(t.Context()); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("cancelled without a gateway: %v", err)
+		}
+		ended, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := ticket.Wait(ended); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the wait ends with %v", err)
+		}
+		n.set("b", "")
+		release(t, s)
+		slot, err := c.Ticket(ticket.ID()).Redeem(t.Context())
+		if err != nil || slot.Fence() != "p/1/2" || slot.Pool() != "p" || slot.ID() != ticket.ID() {
+			t.Fatalf("%+v, %v", slot, err)
+		}
+		time.Sleep(time.Minute) // it is renewed
+		release(t, slot)
 		n.want(0, 0)
 	})
 }
@@ -453,10 +528,21 @@ func TestCancelledWhileAsking(t *testing.T) {
 		slow := &delayed{network: n}
 		slow.back.Store(int64(100 * time.Millisecond))
 		c.cfg.HTTPClient.Transport = slow
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if _, err := c.Request(ctx, "p"); !errors.Is(err, context.DeadlineExceeded) {
+		soon := func() context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		if _, err := c.Acquire(soon(), "p"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("answered %v", err)
+		}
+		n.want(1, 0)
+		ticket, err := c.RequestTicket(soon(), "p") // whose caller has the ID, and decides
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ticket.Cancel(t.Context()); err != nil {
+			t.Error(err)
 		}
 		n.want(1, 0)
 		release(t, held)

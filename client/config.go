@@ -31,9 +31,9 @@ type Config struct {
 	// HTTPClient sends the requests. Its Timeout must not be shorter than TTL. Default: the
 	// Client's own.
 	HTTPClient *http.Client
-	// OnStatus is called with each answer about a ticket that Acquire or Wait
-	// waits for; nil: none.
-	OnStatus func(Status)
+	// OnWait is called while Acquire, or a ticket's Wait, waits, with the place in line, from 1,
+	// over all gateways, and the wait to expect; 0: it is not known. Nil: nobody is told.
+	OnWait func(place int, expected time.Duration)
 	// Logger gets what goes wrong and is tried again; nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -53,8 +53,8 @@ func (c Config) withDefaults() Config {
 		tr.MaxIdleConnsPerHost, tr.IdleConnTimeout, tr.ForceAttemptHTTP2 = 4, time.Minute, true
 		c.HTTPClient = &http.Client{Transport: tr}
 	}
-	if c.OnStatus == nil {
-		c.OnStatus = func(Status) {}
+	if c.OnWait == nil {
+		c.OnWait = func(int, time.Duration) {}
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c

@@ -22,9 +22,8 @@
 //
 // # Model
 //
-// Request puts a [Ticket] in line, Test shows where it stands, Wait turns it
-// into a [Slot], Release gives it back. Acquire and TryAcquire are all of it in
-// one call.
+// RequestTicket puts a [Ticket] in line, its Wait waits there, Redeem turns it into a [Slot],
+// Release gives that back. Acquire and TryAcquire are all of it in one call.
 //
 // # Source
 //
@@ -32,8 +31,8 @@
 // a peer-to-peer system", INRIA RR-8690, 2015.
 //
 //	paper             here
-//	dho_ew_request    Client.Request
-//	dho_test          Ticket.Test
-//	dho_ew_acquire    Ticket.Wait
+//	dho_ew_request    Client.RequestTicket
+//	dho_test          Ticket.Renew
+//	dho_ew_acquire    Ticket.Wait, Ticket.Redeem
 //	dho_ew_release    Slot.Release
 package client

@@ -8,12 +8,13 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
 )
 
-// Errors.
+// Errors. Those of tickets are also package kgate's.
 var (
-	// ErrConfig: the Config is wrong.
+	// ErrConfig: the program is wrong: its Config, or what it calls.
 	ErrConfig = errors.New("client: bad configuration")
 	// ErrUnreachable: no gateway answers at any address.
 	ErrUnreachable = errors.New("client: no gateway answers")
@@ -25,26 +26,16 @@ var (
 	// ErrRefused: the gateway rejects the request: an unknown pool, or no admin token where
 	// one is required.
 	ErrRefused = errors.New("client: refused")
-	// ErrGone: the ticket or slot has ended. GoneError says why.
-	ErrGone = errors.New("client: the ticket has ended")
+	// ErrTicketEnded: the ticket was cancelled, has expired, was lost, or never was.
+	ErrTicketEnded = admission.ErrTicketEnded
+	// ErrTicketWaiting: the ticket has no slot yet.
+	ErrTicketWaiting = admission.ErrTicketWaiting
+	// ErrTicketUsed: the ticket's slot is in use, or was.
+	ErrTicketUsed = admission.ErrTicketUsed
 )
 
-// GoneError says why a ticket or slot has ended; it is an ErrGone.
-type GoneError struct {
-	// Reason as the gateway gives it: released, cancelled, expired, hold-max or lost;
-	// empty where no gateway knows of the ticket.
-	Reason string
-}
-
-func (e *GoneError) Error() string {
-	if e.Reason == "" {
-		return ErrGone.Error() + ": no gateway knows of it"
-	}
-	return fmt.Sprintf("%v: %s", ErrGone, e.Reason)
-}
-
-// Is makes every GoneError an ErrGone.
-func (e *GoneError) Is(target error) bool { return target == ErrGone }
+// errNoTicket is for callers whom a panic far below would tell nothing.
+var errNoTicket = fmt.Errorf("%w: this Ticket has no ID: take the one that RequestTicket or Client.Ticket returns", ErrConfig)
 
 // answerError is the error that a gateway answered with.
 func answerError(host string, resp *http.Response, body []byte) error {
@@ -61,7 +52,9 @@ func answerError(host string, resp *http.Response, body []byte) error {
 	case code == http.StatusTooManyRequests:
 		return fmt.Errorf("%w: %s", ErrBusy, problem.Detail)
 	case code == http.StatusGone, code == http.StatusNotFound && resp.Request.Method != http.MethodPost:
-		return &GoneError{Reason: problem.Reason}
+		return &admission.EndedError{How: admission.Ending(problem.Reason)}
+	case code == http.StatusConflict:
+		return ErrTicketUsed
 	default:
 		return fmt.Errorf("%w: %s answers %d: %s", ErrRefused, host, resp.StatusCode, problem.Detail)
 	}

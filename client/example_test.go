@@ -43,23 +43,26 @@ func ExampleClient_Acquire() {
 }
 
 // Stand in line, do something else meanwhile, and look now and then.
-func ExampleClient_Request() {
+func ExampleClient_RequestTicket() {
 	c, err := client.New(client.Config{TTL: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
 	ctx := context.Background()
-	ticket, err := c.Request(ctx, "downloads")
+	ticket, err := c.RequestTicket(ctx, "downloads")
 	if err != nil {
 		log.Fatal(err)
 	}
-	status, err := ticket.Test(ctx)
+	state, err := ticket.Renew(ctx) // also a sign that somebody still wants it
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("position", status.Position, "in about", status.ETA)
-	slot, err := ticket.Wait(ctx)
+	fmt.Println("place", state.Place, "in about", state.Expected)
+	if err := ticket.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	slot, err := ticket.Redeem(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 )
 
 // Slot is one of the k of a pool, held until Release. It is renewed in the
-// background. It is safe for concurrent use.
+// background. It is safe for concurrent use. The zero Slot, and nil, is one that was released.
 type Slot struct {
-	c      *Client
-	pool   string
-	status Status
-	ttl    time.Duration
+	c   *Client
+	id  string
+	is  TicketState
+	ttl time.Duration
 	// confirmed is when the newest renewal was sent that was answered, and left what
 	// the answer promised. The goroutine that renews owns them.
 	confirmed time.Time
@@ -32,49 +32,88 @@ type Slot struct {
 	err    error // of Release
 }
 
-func newSlot(c *Client, pool string, status Status, signed time.Time) *Slot {
+func newSlot(c *Client, id string, is TicketState, signed time.Time) *Slot {
 	return &Slot{
-		c: c, pool: pool, status: status, ttl: c.cfg.TTL, confirmed: signed, left: status.Left,
+		c: c, id: id, is: is, ttl: c.cfg.TTL, confirmed: signed, left: is.Left,
 		lost: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
-// ID is the slot's secret name. As the header Kgate-Ticket it lets a request
-// through a gateway into the slot.
-func (s *Slot) ID() string { return s.status.ID }
+// ID is the slot's secret name, which is that of its ticket. As the header Kgate-Ticket it lets a
+// request through a gateway into the slot.
+func (s *Slot) ID() string {
+	if s.never() {
+		return ""
+	}
+	return s.id
+}
+
+// state is that of the ticket when it was redeemed.
+func (s *Slot) state() TicketState {
+	if s.never() {
+		return TicketState{}
+	}
+	return s.is
+}
 
 // Pool returns the pool's name.
-func (s *Slot) Pool() string { return s.pool }
+func (s *Slot) Pool() string { return s.state().Pool }
 
 // Fence names this use of a slot: <pool>/<founded>/<epoch>/<serial>. No other has the
 // same. In a pool with one slot a later holder has greater numbers, compared one
 // after the other, so a resource that checks the fence can refuse a holder that
 // does not know yet that it has lost its slot. With more slots the order tells
 // nothing: a holder of long standing has smaller numbers than later ones.
-func (s *Slot) Fence() string { return s.status.Fence }
+func (s *Slot) Fence() string { return s.state().Fence }
 
 // Upstream is the URL of the upstream that the slot is for, at which its request has to be made;
 // empty: for any, the pool's upstreams have no k of their own.
-func (s *Slot) Upstream() string { return s.status.Upstream }
+func (s *Slot) Upstream() string { return s.state().Upstream }
 
 // Lost is closed when the slot cannot be held any longer: it could not be renewed in
 // time, or its pool bounds how long it may be held, and it must be let go within
 // [Slot.Grace]; or the gateways have ended it. Release does not close it.
-func (s *Slot) Lost() <-chan struct{} { return s.lost }
+func (s *Slot) Lost() <-chan struct{} {
+	if s.never() {
+		return closed
+	}
+	return s.lost
+}
+
+// never reports whether the slot was never given.
+func (s *Slot) never() bool { return s == nil || s.c == nil }
+
+// closed is the channel of slots that never were.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // Release gives the slot back. It takes a few seconds at most; when no gateway
 // answers it fails, and the slot is free when its time to live is over. Further
 // calls return the same.
 func (s *Slot) Release() error {
+	if s.never() {
+		return nil
+	}
 	s.once.Do(func() {
 		s.cancel()
 		<-s.done
-		s.err = s.c.end(s.path())
+		s.err = s.c.end(context.Background(), s.id)
 	})
 	return s.err
 }
 
-func (s *Slot) path() string { return pathOf(s.ID()) }
+// over reports whether the slot is held no longer, or was lost.
+func (s *Slot) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Grace is how much longer the slot still is its holder's after [Slot.Lost] was closed,
 // unless the gateways have ended it. The holder must have stopped by then. At first it is a
@@ -83,7 +122,10 @@ func (s *Slot) path() string { return pathOf(s.ID()) }
 // it is what it will be at first.
 func (s *Slot) Grace() time.Duration {
 	select {
-	case <-s.lost:
+	case <-s.Lost():
+		if s.never() {
+			return 0
+		}
 		return max(0, time.Until(s.until))
 	default:
 		return s.grace()
@@ -120,7 +162,7 @@ func (s *Slot) start() {
 					if ends := s.ends(); ends.Before(s.until) {
 						s.until = ends
 					}
-					s.c.cfg.Logger.Warn("slot lost", slog.String("pool", s.pool), slog.Any("error", err))
+					s.c.cfg.Logger.Warn("slot lost", slog.String("pool", s.Pool()), slog.Any("error", err))
 					close(s.lost)
 				}
 				return
@@ -134,7 +176,7 @@ func (s *Slot) goOn(ctx context.Context) error {
 	if ends := s.lapses(); s.due().Before(ends) {
 		return s.renew(ctx, ends)
 	}
-	return &GoneError{Reason: string(admission.EndHoldMax)}
+	return &admission.EndedError{How: admission.EndHoldMax}
 }
 
 // renew renews the slot, trying until it would be too late.
@@ -143,12 +185,12 @@ func (s *Slot) renew(ctx context.Context, deadline time.Time) error {
 	defer cancel()
 	for {
 		// A gateway that is silent must leave time for another one.
-		status, sent, err := s.c.ticket(ctx, call{method: http.MethodPut, path: s.path(), within: s.ttl / 6})
+		d, sent, err := s.c.ticket(ctx, call{method: http.MethodPut, path: pathOf(s.id), within: s.ttl / 6})
 		switch {
 		case err == nil:
-			s.confirmed, s.left = sent, status.Left
+			s.confirmed, s.left = sent, time.Duration(d.Left)
 			return nil
-		case errors.Is(err, ErrGone):
+		case errors.Is(err, ErrTicketEnded):
 			return err
 		case !pause(ctx, s.c.retry()):
 			return context.Cause(ctx)

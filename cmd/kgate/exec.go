@@ -128,7 +128,7 @@ func (c *execCommand) acquire(std streams, signals <-chan os.Signal, name string
 		}
 	}
 	gateways, err := client.New(client.Config{
-		Admins: c.Admin.Admin, Token: token, TTL: c.TTL, Note: c.note(name), OnStatus: c.show(line),
+		Admins: c.Admin.Admin, Token: token, TTL: c.TTL, Note: c.note(name), OnWait: c.show(line),
 	})
 	if err != nil {
 		return nil, &codedError{code: exitUsage, err: err}
@@ -180,11 +180,11 @@ func (c *execCommand) note(name string) string {
 }
 
 // show shows the progress of a long wait on a terminal.
-func (c *execCommand) show(line *statusLine) func(client.Status) {
+func (c *execCommand) show(line *statusLine) func(int, time.Duration) {
 	begun := time.Now()
-	return func(s client.Status) {
+	return func(place int, expected time.Duration) {
 		if time.Since(begun) > 2*time.Second {
-			line.show(fmt.Sprintf("waiting for a slot of %s: place %d, about %v", c.Pool, s.Position, s.ETA))
+			line.show(fmt.Sprintf("waiting for a slot of %s: place %d, about %v", c.Pool, place, expected))
 		}
 	}
 }

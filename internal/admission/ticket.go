@@ -10,6 +10,8 @@ import (
 var (
 	// ErrUnknownPool: the cluster has no pool of this name.
 	ErrUnknownPool = errors.New("kgate: there is no such pool")
+	// ErrTicketEnded is what each EndedError wraps.
+	ErrTicketEnded = errors.New("kgate: the ticket has ended")
 	// ErrUnknownTicket: no gateway knows the ticket.
 	ErrUnknownTicket = errors.New("kgate: there is no such ticket, or it ended long ago")
 	// ErrElsewhere: the gateway that has the ticket does not answer now.
@@ -35,9 +37,17 @@ const (
 )
 
 // EndedError says that a ticket has ended.
-type EndedError struct{ How Ending }
+type EndedError struct{ How Ending } // empty: nobody knows
 
-func (e *EndedError) Error() string { return "kgate: the ticket has ended: " + string(e.How) }
+func (e *EndedError) Error() string {
+	if e.How == "" {
+		return ErrTicketEnded.Error()
+	}
+	return ErrTicketEnded.Error() + ": " + string(e.How)
+}
+
+// Unwrap returns ErrTicketEnded.
+func (e *EndedError) Unwrap() error { return ErrTicketEnded }
 
 // TicketState is where a ticket stands.
 type TicketState string
