@@ -23,6 +23,20 @@ type call struct {
 	within              time.Duration // for one gateway
 }
 
+// check returns why the gateways cannot be asked anything.
+func (c *Client) check(ctx context.Context) error {
+	switch {
+	case c == nil || len(c.bases) == 0:
+		return fmt.Errorf("%w: take the Client that New returns", ErrConfig)
+	case ctx == nil:
+		return fmt.Errorf("%w: nil context: pass context.Background() if there is no other", ErrConfig)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return nil
+	}
+}
+
 // ticket makes a call that is answered with how a ticket stands.
 func (c *Client) ticket(ctx context.Context, q call) (d document, sent time.Time, err error) {
 	d = document{Left: duration(c.cfg.TTL)} // which an older gateway does not send

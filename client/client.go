@@ -63,20 +63,6 @@ func (c *Client) Close() {
 	}
 }
 
-// check returns why the gateways cannot be asked anything.
-func (c *Client) check(ctx context.Context) error {
-	switch {
-	case c == nil || len(c.bases) == 0:
-		return fmt.Errorf("%w: take the Client that New returns", ErrConfig)
-	case ctx == nil:
-		return fmt.Errorf("%w: nil context: pass context.Background() if there is no other", ErrConfig)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	default:
-		return nil
-	}
-}
-
 // Acquire waits in the line of the pool for a slot, until ctx ends; then it
 // leaves the line. While the gateways cannot do it, as in the moments after one
 // of them was lost, Acquire tries again; when its place has been lost, it goes to
