@@ -68,8 +68,10 @@ func (p *Pool) misshared() string {
 		return "a rate for all together: leave out RateDown and RateUp"
 	case slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return isTCP(u) != isTCP(p.Upstreams[0]) }):
 		return "some for TCP connections, others for requests: make it two pools"
-	case slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") }):
-		return "one is the name of SRV records: set each server"
+	case slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") && admission.UpstreamK(u) > 0 }):
+		return "one is the name of SRV records: set k_each, or each server"
+	case slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return admission.UpstreamKEach(u) > 0 && !proxy.MayBeMany(u) }):
+		return "k_each stands behind one server, or one whose certificate is for its name: set k, or the name of SRV records"
 	default:
 		return ""
 	}

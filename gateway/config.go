@@ -68,7 +68,9 @@ type Pool struct {
 	// Upstreams of the pool. Of several healthy upstreams the one with the fewest requests in flight
 	// from this node is next. All may have a k of their own, as in http://10.0.2.1:8000#k=2: at
 	// most 2 requests are in flight there, over all nodes, and each slot is for one of them: see
-	// [kgate.Slot.Upstream] and [Gateway.SetUpstreamK]. Then K is their sum, and may be left out.
+	// [kgate.Slot.Upstream] and [Gateway.SetUpstreamK]. Then K is their sum, and may be left out. A
+	// name may mean several servers, by its addresses or SRV records, each with the same k, as in
+	// http://llm.example.com:8000#k_each=2: the nodes follow which ones it has.
 	Upstreams []*url.URL
 	// Backup are upstreams that are used only while no other upstream can take the request: each is
 	// unhealthy, or a connection to it fails at that moment.

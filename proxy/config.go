@@ -280,7 +280,7 @@ func checkUpstreams(us []*url.URL, schemes ...string) []string {
 		if u == nil {
 			continue
 		}
-		if _, err := weightOf(u); err != nil && admission.UpstreamK(u) == 0 {
+		if _, err := weightOf(u); err != nil && admission.UpstreamK(u)+admission.UpstreamKEach(u) == 0 {
 			msgs = append(msgs, fmt.Sprintf("upstream %q: %v", u.Redacted(), err))
 		}
 	}

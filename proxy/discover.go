@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // An upstream whose host begins with an underscore, such as http://_http._tcp.example.com,
@@ -34,6 +37,44 @@ type member struct {
 }
 
 func isService(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") }
+
+// MayBeMany reports whether the name of an upstream may mean several servers of a k of their own.
+// Those of https are known by name, so that their certificates can be checked.
+func MayBeMany(u *url.URL) bool {
+	return u.Scheme != schemeUnix && (u.Scheme != "https" || isService(u))
+}
+
+// LookUp returns the servers that the name of an upstream means now: those of its SRV records, of
+// any priority, or one for each address. A server may have an address of either kind, so those of
+// IPv6 count if there are no others.
+func LookUp(ctx context.Context, u *url.URL) ([]string, error) {
+	if isService(u) {
+		s, err := service{}.lookUp(ctx, u.Host)
+		var all []string
+		for _, m := range (services{u.Host: s}).members([]*url.URL{{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}}, 0) {
+			all = append(all, m.url.String())
+		}
+		return all, err
+	}
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	isOld := func(a netip.Addr) bool { return a.Unmap().Is4() }
+	if slices.ContainsFunc(found, isOld) {
+		found = slices.DeleteFunc(found, func(a netip.Addr) bool { return !isOld(a) })
+	}
+	var all []string
+	for _, a := range found {
+		server := *u
+		server.Fragment, server.RawFragment = "", ""
+		if server.Host = a.Unmap().WithZone("").String(); u.Port() != "" {
+			server.Host = net.JoinHostPort(server.Host, u.Port())
+		} else if !isOld(a) {
+			server.Host = "[" + server.Host + "]"
+		}
+		all = append(all, server.String())
+	}
+	slices.Sort(all)
+	return all, err
+}
 
 // weightOf returns the weight that stands behind an upstream's URL, as in
 // http://10.0.1.1#weight=3; 1 without it.
@@ -63,6 +104,9 @@ type service struct {
 func (s services) members(upstreams []*url.URL, rank int) []member {
 	var all []member
 	for _, u := range upstreams {
+		if admission.UpstreamKEach(u) > 0 { // the gateways agree on its servers
+			continue
+		}
 		weight, _ := weightOf(u) // valid; with a k instead the cluster's list counts
 		bare := *u
 		bare.Fragment, bare.RawFragment = "", ""
@@ -88,7 +132,7 @@ func (s services) members(upstreams []*url.URL, rank int) []member {
 func serviceNames(upstreams []*url.URL) []string {
 	var names []string
 	for _, u := range upstreams {
-		if isService(u) && !slices.Contains(names, u.Host) {
+		if isService(u) && admission.UpstreamKEach(u) == 0 && !slices.Contains(names, u.Host) {
 			names = append(names, u.Host)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/kgate/kgate/internal/nametest"
 )
 
 // directory is a name server for one service, whose servers are on this machine.
@@ -76,7 +78,7 @@ func TestService(t *testing.T) {
 	one, two, three, backup := named(t, "one"), named(t, "two"), named(t, "three"), named(t, "backup")
 	var d directory
 	d.set(record(t, two, "two", 1, 1), record(t, backup, "backup", 2, 1), record(t, one, "one", 1, 1))
-	names(d.answer).serve(t)
+	nametest.Serve(t, d.answer)
 	g := newGateway(t, 1, nil, func(c *Config) {
 		c.Pools[0].Upstreams = []*url.URL{mustURL(t, "http://_http._tcp.service.test")}
 		c.Pools[0].Transport.Resolve = 50 * time.Millisecond
@@ -127,7 +129,7 @@ func TestService(t *testing.T) {
 func TestServiceNotKnownYet(t *testing.T) {
 	one := named(t, "one")
 	var d directory
-	names(d.answer).serve(t)
+	nametest.Serve(t, d.answer)
 	g := newGateway(t, 1, nil, func(c *Config) {
 		c.Pools[0].Upstreams = []*url.URL{mustURL(t, "http://_http._tcp.service.test")}
 		c.Pools[0].Transport.Resolve = 50 * time.Millisecond

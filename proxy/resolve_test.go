@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -13,55 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/kgate/kgate/internal/nametest"
 )
-
-// names are what a name server says: the answers to a question.
-type names func(q dnsmessage.Question) []dnsmessage.ResourceBody
-
-// serve answers all look-ups of this process until the test ends.
-func (n names) serve(t *testing.T) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		buf := make([]byte, 512)
-		for {
-			size, from, err := conn.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			var m dnsmessage.Message
-			if m.Unpack(buf[:size]) != nil || len(m.Questions) != 1 {
-				continue
-			}
-			m.Response, m.Additionals = true, nil
-			q := m.Questions[0]
-			for _, body := range n(q) {
-				m.Answers = append(m.Answers, dnsmessage.Resource{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}, Body: body,
-				})
-			}
-			if out, err := m.Pack(); err == nil {
-				_, _ = conn.WriteTo(out, from)
-			}
-		}
-	}()
-	before := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		// A Dialer would read net.DefaultResolver, and package net's lookups outlive their callers.
-		return net.DialUDP("udp", nil, conn.LocalAddr().(*net.UDPAddr))
-	}}
-	t.Cleanup(func() {
-		net.DefaultResolver = before
-		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // a question without an answer waits for seconds
-		<-done
-		_ = conn.Close()
-	})
-}
 
 // TestNameFollowed: when an upstream's name has another address, requests follow, those
 // over kept connections too, and none fails. The server at the old address goes on.
@@ -89,12 +42,12 @@ func TestNameFollowed(t *testing.T) {
 		var addr atomic.Pointer[netip.Addr]
 		one, two := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
 		addr.Store(&one)
-		names(func(q dnsmessage.Question) []dnsmessage.ResourceBody {
+		nametest.Serve(t, func(q dnsmessage.Question) []dnsmessage.ResourceBody {
 			if q.Type != dnsmessage.TypeA {
 				return nil
 			}
 			return []dnsmessage.ResourceBody{&dnsmessage.AResource{A: addr.Load().As4()}}
-		}).serve(t)
+		})
 		const every = 50 * time.Millisecond
 		g := newGateway(t, 1, nil, func(c *Config) {
 			c.Pools[0].Upstreams = []*url.URL{mustURL(t, scheme+"://upstream.test:"+port)}

@@ -17,11 +17,19 @@ func UpstreamOf(s Slot) string {
 
 // UpstreamK returns how many requests an upstream may get at once, which stands behind its
 // URL, as in http://10.0.2.1:8000#k=2; 0: it has no k of its own.
-func UpstreamK(u *url.URL) int {
+func UpstreamK(u *url.URL) int { return numberBehind(u, "k=") }
+
+// UpstreamKEach returns how many requests each server that an upstream's name means may get at
+// once, which stands behind its URL, as in http://llm.example.com:8000#k_each=2; 0: it has no k, or
+// is one server.
+func UpstreamKEach(u *url.URL) int { return numberBehind(u, "k_each=") }
+
+// numberBehind returns the number behind a URL; 0: there is no such one.
+func numberBehind(u *url.URL, what string) int {
 	if u == nil {
 		return 0
 	}
-	text, ok := strings.CutPrefix(u.Fragment, "k=")
+	text, ok := strings.CutPrefix(u.Fragment, what)
 	k, err := strconv.Atoi(text)
 	if !ok || err != nil || k < 1 {
 		return 0
@@ -36,10 +44,11 @@ func UpstreamURL(u *url.URL) string {
 	return bare.String()
 }
 
-// SumOfK returns the k of all upstreams together, and how many of them have one.
+// SumOfK returns the k of all upstreams together, and how many of them have one. A name that may
+// mean several servers counts as one.
 func SumOfK(upstreams []*url.URL) (k, have int) {
 	for _, u := range upstreams {
-		if n := UpstreamK(u); n > 0 {
+		if n := UpstreamK(u) + UpstreamKEach(u); n > 0 {
 			k += n
 			have++
 		}

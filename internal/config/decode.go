@@ -328,8 +328,9 @@ func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 
 // upstreamEntry is such an upstream as the file has it.
 type upstreamEntry struct {
-	URL *url.URL `yaml:"url"`
-	K   int      `yaml:"k"`
+	URL   *url.URL `yaml:"url"`
+	K     int      `yaml:"k"`
+	KEach int      `yaml:"k_each"`
 }
 
 // isUpstream matches the key of one of a pool's upstreams.
@@ -341,21 +342,27 @@ func isUpstream(key string) bool {
 func (d *decoder) upstream(key string, node ast.Node, v reflect.Value) {
 	var e upstreamEntry
 	d.mapping(key, node, reflect.ValueOf(&e).Elem())
-	if d.src.broken(key) || d.src.broken(key+".url") || d.src.broken(key+".k") {
+	if d.src.broken(key) || d.src.broken(key+".url") || d.src.broken(key+".k") || d.src.broken(key+".k_each") {
 		d.src.fail(key)
 		return
+	}
+	k, what := e.K, "k"
+	if d.src.given(key + ".k_each") {
+		k, what = e.KEach, "k_each"
 	}
 	switch {
 	case e.URL == nil:
 		d.fail(node, key+".url", "is missing", hintURL)
 	case e.URL.Fragment != "":
 		d.fail(node, key+".url", "holds "+quote("#"+e.URL.Fragment), "write the URL without # and what follows it: k is its share")
-	case !d.src.given(key + ".k"):
+	case d.src.given(key+".k") && d.src.given(key+".k_each"):
+		d.fail(node, key+".k_each", "stands beside k", "write k for one server, or k_each for each server that the name means")
+	case !d.src.given(key + "." + what):
 		d.fail(node, key+".k", "is missing", "write how many requests this upstream may get at once, such as k: 2; or the URL alone, without braces")
-	case e.K < 1 || e.K > kmutex.MaxK:
-		d.fail(node, key+".k", fmt.Sprintf("%d is out of range", e.K), fmt.Sprintf("write a whole number from 1 to %d", kmutex.MaxK))
+	case k < 1 || k > kmutex.MaxK:
+		d.fail(node, key+"."+what, fmt.Sprintf("%d is out of range", k), fmt.Sprintf("write a whole number from 1 to %d", kmutex.MaxK))
 	default:
-		e.URL.Fragment = "k=" + strconv.Itoa(e.K)
+		e.URL.Fragment = what + "=" + strconv.Itoa(k)
 		v.Set(reflect.ValueOf(e.URL))
 		return
 	}

@@ -53,7 +53,7 @@ func newValueSchema(key *reference) *schema {
 	case kind == kindList:
 		s = &schema{Type: []string{"array", "null"}, Items: scalarSchema("", key.typ.Elem())}
 		if key.path == "pools[].upstreams" {
-			s.Items = &schema{AnyOf: []*schema{s.Items, upstreamSchema(s.Items)}}
+			s.Items = &schema{AnyOf: []*schema{s.Items, upstreamSchema(s.Items, "k"), upstreamSchema(s.Items, "k_each")}}
 		}
 	default:
 		s = scalarSchema(key.path, key.typ)
@@ -73,9 +73,9 @@ func newValueSchema(key *reference) *schema {
 }
 
 // upstreamSchema returns the schema of an upstream with a k of its own.
-func upstreamSchema(url *schema) *schema {
+func upstreamSchema(url *schema, what string) *schema {
 	k := scalarSchema("pools[].k", reflect.TypeFor[int]())
-	return &schema{Type: "object", Properties: map[string]*schema{"url": url, "k": k}, Required: []string{"url", "k"}, Additional: ptr(false)}
+	return &schema{Type: "object", Properties: map[string]*schema{"url": url, what: k}, Required: []string{"url", what}, Additional: ptr(false)}
 }
 
 const durationPattern = `(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))*)`

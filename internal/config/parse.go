@@ -190,9 +190,9 @@ func isHost(s string) bool {
 	return len(s) <= 253 && s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == ""
 }
 
-// isK reports whether s, the fragment of an upstream's URL, is its k.
+// isK reports whether s, the fragment of an upstream's URL, is its k, or that of each of its servers.
 func isK(s string) bool {
-	text, ok := strings.CutPrefix(s, "k=")
+	text, ok := strings.CutPrefix(strings.Replace(s, "k_each=", "k=", 1), "k=")
 	n, err := strconv.Atoi(text)
 	return ok && err == nil && n >= 1 && n <= kmutex.MaxK
 }

@@ -32,7 +32,8 @@ type Pool struct {
 	// (http://_http._tcp.example.com) is the name of SRV records. The one with the fewest
 	// requests in flight for its weight (#weight=3) is next. {url: URL, k: 2}, for all of them or
 	// none: it gets at most 2 at once, over all gateways; that counts for a new pool, and then
-	// what the cluster has agreed on. No upstreams: the pool gives out slots, as tickets, and
+	// what the cluster has agreed on. {url: URL, k_each: 2}: so does each server that the name
+	// means, by its addresses or SRV records. No upstreams: the pool gives out slots, as tickets, and
 	// proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
 	// Backup are upstreams for when no other one can take the request or connection.

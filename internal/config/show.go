@@ -77,5 +77,8 @@ func showUpstream(u *url.URL) string {
 	if k := admission.UpstreamK(u); k > 0 {
 		return fmt.Sprintf("{url: %s, k: %d}", textOf(admission.UpstreamURL(u)), k)
 	}
+	if k := admission.UpstreamKEach(u); k > 0 {
+		return fmt.Sprintf("{url: %s, k_each: %d}", textOf(admission.UpstreamURL(u)), k)
+	}
 	return textOf(u.Redacted())
 }

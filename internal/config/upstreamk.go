@@ -6,7 +6,8 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// An upstream of a pool may have a k of its own: {url: http://10.0.2.1:8000, k: 2}. In the
+// An upstream of a pool may have a k of its own: {url: http://10.0.2.1:8000, k: 2}; a name that
+// means several servers one for each of them: {url: http://llm.example.com:8000, k_each: 2}. In the
 // configuration it stands behind the URL, as in a flag: http://10.0.2.1:8000#k=2.
 
 // sharesK reports whether the pool's upstreams have a k of their own.
@@ -37,10 +38,14 @@ func (v *validator) shares(key string, p Pool) {
 		at := fmt.Sprintf("%s.upstreams[%d]", key, i)
 		switch {
 		case u == nil:
-		case admission.UpstreamK(u) == 0:
+		case admission.UpstreamKEach(u) > 0 && u.Scheme == schemeUnix:
+			v.wrong(at, "is one server", "write k in place of k_each")
+		case admission.UpstreamKEach(u) > 0 && u.Scheme == "https" && !isService(u):
+			v.wrong(at, "has servers that are known by address, and a certificate is for a name", "write the name of SRV records, or each server with its k")
+		case admission.UpstreamK(u)+admission.UpstreamKEach(u) == 0:
 			v.wrong(at, "has no k, and others have", "write {url: "+textOf(admission.UpstreamURL(u))+", k: N}, or one k for the pool and none here")
-		case isService(u):
-			v.wrong(at, quote(u.Host)+" is the name of SRV records, which may be any number of servers", "write each server with its k")
+		case isService(u) && admission.UpstreamK(u) > 0:
+			v.wrong(at, quote(u.Host)+" is the name of SRV records, which may be any number of servers", "write k_each in place of k, or each server with its k")
 		case (u.Scheme == schemeTCP) != (p.Upstreams[0] != nil && p.Upstreams[0].Scheme == schemeTCP):
 			v.wrong(at, "is of another kind than the first one: a slot is for one upstream, and would be for the wrong kind", "write a pool for http and one for tcp")
 		}

@@ -14,6 +14,8 @@ type (
 	Pool = views.Pool
 	// Class is those of a pool's tokens that stand for places at one upstream.
 	Class = views.Class
+	// SetServers says which servers an upstream's name has.
+	SetServers = views.SetServers
 	// Rate is in bytes per second.
 	Rate = views.Rate
 )

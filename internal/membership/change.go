@@ -71,6 +71,18 @@ func (c *Cluster) SetUpstreamK(ctx context.Context, pool, upstream string, k, wa
 	return c.agree(ctx, fmt.Sprintf("set k of upstream %s of pool %q", upstream, pool), views.Command{SetK: set})
 }
 
+// SetServers says which servers an upstream's name has now, in a new epoch if they are others than
+// before and the pool still is in c.Epoch. It returns when this gateway's view has a later one, or
+// nothing is to change. It keeps trying until ctx ends.
+func (c *Cluster) SetServers(ctx context.Context, set SetServers) error {
+	if have, ok := c.View().Pool(set.Pool); ok {
+		if _, changed, err := have.WithServers(set); err != nil || !changed {
+			return err
+		}
+	}
+	return c.agree(ctx, fmt.Sprintf("set the servers of %s of pool %q", set.Name, set.Pool), views.Command{SetServers: &set})
+}
+
 // SetRate changes the rate of a pool in a new epoch, and returns when this gateway's view
 // has it. A lower rate holds when that epoch has begun at all gateways, and no lost one
 // has a lease. It keeps trying until ctx ends.

@@ -13,6 +13,7 @@ import (
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
 
@@ -21,6 +22,7 @@ type pools struct {
 	gateway *gateway.Gateway
 	peers   *peers
 	log     *slog.Logger
+	servers *servers
 }
 
 // newPools returns pools that are ready for links, and do nothing before start.
@@ -30,7 +32,7 @@ func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) (*pools
 		Pools:   cfg.limits(), Replicas: cfg.Peers.Replicas, DataDir: cfg.DataDir,
 		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger,
 	})
-	return &pools{gateway: g, peers: p, log: cfg.Logger}, err
+	return &pools{gateway: g, peers: p, log: cfg.Logger, servers: &servers{pools: cfg.Pools, lookUp: proxy.LookUp}}, err
 }
 
 // start follows the cluster. Fleet answers what other gateways ask.
@@ -48,7 +50,11 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 	for i := range all {
 		pool := &all[i]
 		spec := pool.spec()
-		err := cluster.DefinePool(ctx, spec)
+		define := cluster.DefinePool
+		if len(pool.named()) > 0 {
+			define = func(ctx context.Context, _ membership.Pool) error { return p.defineNamed(ctx, pool, &spec) }
+		}
+		err := define(ctx, spec)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -71,7 +77,8 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 	return nil
 }
 
-// spec returns the part of a pool's configuration that the cluster agrees on.
+// spec returns the part of a pool's configuration that the cluster agrees on, without the servers
+// of names.
 func (p *Pool) spec() membership.Pool {
 	spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), Rate: p.Rate}
 	for _, u := range p.Upstreams {

@@ -39,6 +39,7 @@ func (n *Node) Reload(cfg Config) error {
 	n.data.agree(n.peers.cluster.View())
 	n.pools.gateway.Configure(cfg.limits())
 	n.report.configure(cfg)
+	n.pools.servers.configure(cfg.Pools)
 	if len(added) > 0 {
 		n.wg.Go(func() {
 			if err := n.pools.define(n.ctx, added); err != nil {

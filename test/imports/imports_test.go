@@ -72,6 +72,7 @@ var allowed = map[string][]string{
 	"internal/admin/admintest":     {"internal/admission", "internal/admin"},
 	"internal/mutant":              {},
 	"internal/timing":              {},
+	"internal/nametest":            {},
 	"client":                       {"internal/admission", "internal/drift", "internal/problems", "internal/socket"},
 	"internal/demo":                {},
 	"replication":                  {"chordring", "internal/admission", "kmutex"},

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,7 +17,13 @@ type Class struct {
 	// Tokens are the numbers of the class: as many as its largest k so far. It has a number
 	// until nobody can hold that.
 	Tokens kmutex.TokenSet `json:"tokens,omitempty"`
+	// Name is the upstream's name in the configuration, where it may mean several servers and has
+	// this one now. Empty: the upstream was listed itself, or its name has it no more.
+	Name string `json:"name,omitempty"`
 }
+
+// isRetired reports whether the count is to find out if requests of the class are left.
+func (c Class) isRetired() bool { return c.K == 0 && (c.Name == "" || len(c.Tokens) > 0) }
 
 // withK returns the classes with another k of one of them, which may be new, and their k
 // together. The argument does not change.
@@ -68,7 +75,7 @@ func (p Pool) Upstream(q kmutex.Token) string {
 // retiring reports whether an upstream takes no new requests, and is still known because it
 // may have some.
 func (p Pool) retiring() bool {
-	return slices.ContainsFunc(p.Classes, func(c Class) bool { return c.K == 0 })
+	return slices.ContainsFunc(p.Classes, Class.isRetired)
 }
 
 // CheckK returns an error unless the pool may have k tokens; with upstream, k for that one.
@@ -87,9 +94,15 @@ func (p Pool) CheckK(upstream string, k int) error {
 		return err
 	}
 	all, total, err := withK(p.Classes, upstream, k)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return p.checkTotal(all, total)
+}
+
+// checkTotal returns an error unless the pool may have these classes, of so many tokens.
+func (p Pool) checkTotal(all []Class, total int) error {
+	switch {
 	case len(all) > maxClasses:
 		return errTooMany
 	case total == 0:
@@ -97,6 +110,59 @@ func (p Pool) CheckK(upstream string, k int) error {
 	default:
 		return CheckK(total)
 	}
+}
+
+// WithServers returns the pool with the servers that a name has now, and whether they are others
+// than before. New ones get c.K; those that are gone take no new requests. One whose k was set
+// keeps it, and so does one that was listed without a name.
+func (p Pool) WithServers(c SetServers) (Pool, bool, error) {
+	if p.Classes == nil {
+		return p, false, p.CheckK("x", 1)
+	}
+	err := errors.Join(checkText("the upstream's URL", c.Name), CheckK(c.K))
+	all, total, changed := slices.Clone(p.Classes), p.K, false
+	for _, server := range c.Servers {
+		i := slices.IndexFunc(all, func(have Class) bool { return have.Upstream == server })
+		if i >= 0 && (all[i].K > 0 || all[i].Name != "") || err != nil {
+			continue
+		}
+		if err = checkText("the upstream's URL", server); err == nil {
+			all, total, err = withK(all, server, c.K)
+			changed = true
+		}
+		if at := slices.IndexFunc(all, func(have Class) bool { return have.Upstream == server }); at >= 0 {
+			all[at].Name = c.Name
+		}
+	}
+	for i := range all {
+		if class := &all[i]; class.Name == c.Name && !slices.Contains(c.Servers, class.Upstream) {
+			total, changed = total-class.K, true
+			class.K, class.Name = 0, ""
+		}
+	}
+	if err == nil && changed {
+		err = p.checkTotal(all, total)
+	}
+	if err != nil || !changed {
+		return p, false, err
+	}
+	p.Classes, p.K = all, total
+	return p, true, nil
+}
+
+// setServers takes over which servers a name has.
+func (s *state) setServers(index uint64, c SetServers) (bool, error) {
+	at, err := s.pool(c.Pool)
+	if err != nil || s.Pools[at].Epoch != c.Epoch {
+		return false, err
+	}
+	p, changed, err := s.Pools[at].WithServers(c)
+	if err != nil || !changed {
+		return false, err
+	}
+	s.Pools[at] = p
+	s.beginEpochs(index, pools{at: true})
+	return true, nil
 }
 
 // setUpstreamK changes the k of one of the pool's upstreams, which may be new.
@@ -114,9 +180,16 @@ func (s *state) setUpstreamK(index uint64, at int, c SetK) (bool, error) {
 	return true, nil
 }
 
-// forgetRetired takes out the upstreams that take no new requests: they have none any more.
+// forgetRetired takes out the upstreams that take no new requests: they have none any more. One
+// whose name still has it stays, without numbers: else it would come back with its name's k.
 func (p *Pool) forgetRetired() {
-	if p.Classes != nil {
-		p.Classes = slices.DeleteFunc(slices.Clone(p.Classes), func(c Class) bool { return c.K == 0 })
+	if p.Classes == nil {
+		return
+	}
+	p.Classes = slices.DeleteFunc(slices.Clone(p.Classes), func(c Class) bool { return c.K == 0 && c.Name == "" })
+	for i := range p.Classes {
+		if c := &p.Classes[i]; c.K == 0 {
+			c.Tokens = nil
+		}
 	}
 }

@@ -41,6 +41,9 @@ func TestClassNumbers(t *testing.T) {
 		if r.IntN(3) == 0 {
 			whole = r.IntN(2) == 0
 			c = Command{Recover: &Recover{Pool: "llm", Epoch: s.Pools[0].Epoch, Whole: whole}}
+		} else if r.IntN(3) == 0 {
+			r.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
+			c = Command{SetServers: &SetServers{Pool: "llm", Epoch: s.Pools[0].Epoch, Name: "http://name", Servers: urls[:r.IntN(4)], K: 1 + r.IntN(4)}}
 		}
 		_, err := s.Apply(i, c)
 		if err != nil && !errors.Is(err, ErrCommand) {
@@ -67,6 +70,9 @@ func TestClassNumbers(t *testing.T) {
 				if !whole || was.K > 0 {
 					t.Fatalf("entry %d: %s is forgotten", i, was.Upstream)
 				}
+				continue
+			}
+			if whole && was.K == 0 {
 				continue
 			}
 			lost := was.Tokens.Clone()
@@ -128,4 +134,71 @@ func TestDefineClasses(t *testing.T) {
 			t.Errorf("%s is taken", name)
 		}
 	}
+}
+
+// TestSetServers: the servers of a name come with its k and go at k 0, in one epoch; a server that is
+// listed itself, or whose k was set, keeps its k; nothing old is applied.
+func TestSetServers(t *testing.T) {
+	s := classed(t)
+	const name = "http://llm.test:8000"
+	index := uint64(2)
+	set := func(epoch uint64, k int, servers ...string) (bool, error) {
+		index++
+		return s.Apply(index, Command{SetServers: &SetServers{Pool: "llm", Epoch: epoch, Name: name, Servers: servers, K: k}})
+	}
+	want := func(what string, ks map[string]int, sum int) {
+		t.Helper()
+		p := s.Pools[0]
+		total := 0
+		for _, c := range p.Classes {
+			total += c.K
+			if k, listed := ks[c.Upstream]; !listed || k != c.K {
+				t.Errorf("%s: k of %s is %d", what, c.Upstream, c.K)
+			}
+		}
+		if len(p.Classes) != len(ks) || p.K != sum || total != sum {
+			t.Errorf("%s: %d upstreams, k %d, the sum is %d", what, len(p.Classes), p.K, total)
+		}
+	}
+	changed, err := set(1, 3, urlA, "http://c", "http://d")
+	if !changed || err != nil || s.Pools[0].Epoch != 2 {
+		t.Errorf("%t, %v, epoch %d", changed, err, s.Pools[0].Epoch)
+	}
+	all := map[string]int{urlA: 2, urlB: 4, "http://c": 3, "http://d": 3}
+	want("two are new", all, 12)
+	if changed, err = set(2, 5, "http://c", "http://d"); changed || err != nil {
+		t.Errorf("the same again: %t, %v", changed, err)
+	}
+	if changed, err = set(1, 3, "http://e"); changed || err != nil {
+		t.Errorf("of an older epoch: %t, %v", changed, err)
+	}
+	if changed, err = set(2, kmutex.MaxK, "http://c", "http://d", "http://e"); changed || !errors.Is(err, ErrCommand) {
+		t.Errorf("too many: %t, %v", changed, err)
+	}
+	want("refused", all, 12)
+	for i, c := range []Command{
+		{SetK: &SetK{Name: "llm", Upstream: "http://c", K: 0}}, {SetServers: &SetServers{Pool: "llm", Epoch: 3, Name: name, Servers: []string{"http://c"}, K: 3}},
+	} {
+		if changed, err := s.Apply(uint64(10+i), c); !changed || err != nil {
+			t.Errorf("%v: %t, %v", c, changed, err)
+		}
+	}
+	want("one by command, one has gone", map[string]int{urlA: 2, urlB: 4, "http://c": 0, "http://d": 0}, 6)
+	if !s.Pools[0].retiring() {
+		t.Error("nobody counts")
+	}
+	if _, err := s.Apply(12, Command{Recover: &Recover{Pool: "llm", Epoch: 4, Whole: true}}); err != nil {
+		t.Error(err)
+	}
+	want("counted", map[string]int{urlA: 2, urlB: 4, "http://c": 0}, 6)
+	if s.Pools[0].retiring() {
+		t.Error("it is counted again and again")
+	}
+	if changed, err := set(5, 3, "http://c"); changed || err != nil {
+		t.Errorf("at k 0 by command: %t, %v", changed, err)
+	}
+	if _, err := set(5, 3, "http://d"); err != nil {
+		t.Error(err)
+	}
+	want("one is back, and the other has gone", map[string]int{urlA: 2, urlB: 4, "http://c": 0, "http://d": 3}, 9)
 }

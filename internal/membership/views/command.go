@@ -19,7 +19,7 @@ import (
 // gateway that meets a newer one in the log stops following it: it cannot know
 // what the others make of it.
 const (
-	commandVersion = 5
+	commandVersion = 6
 	oldestCommand  = 2
 )
 
@@ -56,6 +56,7 @@ type Command struct {
 	Define     *Define     `json:"define,omitempty"`
 	SetK       *SetK       `json:"set_k,omitempty"`
 	SetRate    *SetRate    `json:"set_rate,omitempty"`
+	SetServers *SetServers `json:"set_servers,omitempty"`
 	Recover    *Recover    `json:"recover,omitempty"`
 	UseTickets *UseTickets `json:"use_tickets,omitempty"`
 }
@@ -65,7 +66,7 @@ func (c Command) bodies() int {
 	n := 0
 	for _, set := range []bool{
 		c.Found != nil, c.Join != nil, c.Remove != nil, c.Suspend != nil, c.Expire != nil, c.Return != nil,
-		c.Define != nil, c.SetK != nil, c.SetRate != nil, c.Recover != nil, c.UseTickets != nil,
+		c.Define != nil, c.SetK != nil, c.SetRate != nil, c.SetServers != nil, c.Recover != nil, c.UseTickets != nil,
 	} {
 		if set {
 			n++
@@ -190,6 +191,17 @@ type SetK struct {
 	// Epoch, in a pool with a rate, is the one in which all gateways divide the rate by K
 	// or more. 0: they may not.
 	Epoch uint64 `json:"epoch,omitempty"`
+}
+
+// SetServers says which servers an upstream's name has now, if the pool still is in that epoch.
+type SetServers struct {
+	Pool  string `json:"pool"`
+	Epoch uint64 `json:"epoch"`
+	// Name is the upstream as configured, Servers are the URLs of its servers.
+	Name    string   `json:"name"`
+	Servers []string `json:"servers"`
+	// K of each new one.
+	K int `json:"k"`
 }
 
 // SetRate changes the rate of a pool.
@@ -371,6 +383,9 @@ func (c Define) checkClasses() error {
 	total := 0
 	for i, class := range c.Classes {
 		errs = append(errs, checkText("an upstream's URL", class.Upstream))
+		if class.Name != "" {
+			errs = append(errs, checkText("an upstream's URL", class.Name))
+		}
 		if class.K < 1 || class.K > kmutex.MaxK || class.Tokens != nil {
 			errs = append(errs, fmt.Errorf("%w: k of the upstream %s is %d, it must be between 1 and %d", ErrCommand, class.Upstream, class.K, kmutex.MaxK))
 		}

@@ -17,7 +17,9 @@ func (v *View) ForPool(spec Pool, self kmutex.Node, replicas int) pool.View {
 		Owed: len(spec.Owed) > 0, Tickets: spec.Tickets > 0, Wait: v.LeaseWait(),
 	}
 	for _, c := range spec.Classes {
-		pv.Classes = append(pv.Classes, kmutex.Class{K: c.K, Tokens: c.Tokens})
+		if c.K > 0 || len(c.Tokens) > 0 {
+			pv.Classes = append(pv.Classes, kmutex.Class{K: c.K, Tokens: c.Tokens})
+		}
 	}
 	for _, m := range v.Members {
 		if !m.Witness {

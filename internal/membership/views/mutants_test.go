@@ -36,8 +36,18 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the count forgets an upstream that takes requests", File: "class.go",
-			Old: "func(c Class) bool { return c.K == 0 })\n	}", New: "func(c Class) bool { return c.K <= 1 })\n	}",
+			Old: "c.K == 0 && c.Name == \"\" })", New: "c.K <= 1 && c.Name == \"\" })",
 			Caught: "entry",
+		},
+		{
+			Name: "a server that its name has no more loses numbers that are in use", File: "class.go",
+			Old: "class.K, class.Name = 0, \"\"", New: "class.K, class.Name, class.Tokens = 0, \"\", nil",
+			Caught: "loses the numbers",
+		},
+		{
+			Name: "the count leaves numbers to nobody, again and again", File: "class.go",
+			Old: "(c.Name == \"\" || len(c.Tokens) > 0)", New: "true",
+			Caught: "again and again", By: "^TestSetServers$",
 		},
 		{
 			Name: "a command for another k than there is comes through", File: "class.go",

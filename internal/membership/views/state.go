@@ -51,6 +51,8 @@ func (s *state) Apply(index uint64, c Command) (bool, error) {
 		changed, err = s.setK(index, *c.SetK)
 	case c.SetRate != nil:
 		changed, err = s.setRate(index, *c.SetRate)
+	case c.SetServers != nil:
+		changed, err = s.setServers(index, *c.SetServers)
 	case c.Recover != nil:
 		changed, err = s.recover(index, *c.Recover)
 	case c.UseTickets != nil:
@@ -125,6 +127,7 @@ func (s *state) define(index uint64, c Define) (bool, error) {
 	p := Pool{Name: c.Name, K: c.K, Rate: c.Rate, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax}
 	for _, class := range c.Classes {
 		p.Classes, _, _ = withK(p.Classes, class.Upstream, class.K)
+		p.Classes[len(p.Classes)-1].Name = class.Name
 	}
 	s.Pools = slices.Insert(s.Pools, at, p)
 	s.beginEpochs(index, pools{at: true})
@@ -245,7 +248,7 @@ func (s *state) view() *View {
 // stateFormat is the version of a snapshot, and oldestState the oldest that is read:
 // since then, fields were only added.
 const (
-	stateFormat = 6
+	stateFormat = 7
 	oldestState = 3
 )
 

@@ -137,7 +137,7 @@ func TestDecodeCommand(t *testing.T) {
 		`{"v":3}`:                                ErrCommand,
 		`{"v":1,"remove":{"node":1}}`:            errOlder,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
-		`{"v":6,"lease":{"node":1}}`:             ErrNewer,
+		`{"v":7,"lease":{"node":1}}`:             ErrNewer,
 		`{"v":3,"lease":{"node":1}}`:             ErrCommand,
 		`{"v":3,"remove":{"node":1}} more`:       ErrCommand,
 		`{"v":3,"remove":{"node":1,"why":"so"}}`: ErrCommand,
@@ -373,7 +373,7 @@ func restored(t *rapid.T, m *Machine) *Machine {
 
 func TestRestoreRefusesGarbage(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "snapshot", `{}`: "format 0", `{"format":7}`: "newer version", `{"format":4,"leases":[]}`: "unknown field",
+		``: "snapshot", `{}`: "format 0", `{"format":8}`: "newer version", `{"format":4,"leases":[]}`: "unknown field",
 		`{"format":4,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
 		`{"format":4} trailing`: "snapshot",
 	} {
@@ -389,7 +389,7 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 // going on would make another view out of the same log.
 func TestNewerCommandStops(t *testing.T) {
 	m := new(Machine)
-	if _, err := m.Apply(1, []byte(`{"v":6,"lease":{}}`)); !errors.Is(err, ErrNewer) {
+	if _, err := m.Apply(1, []byte(`{"v":7,"lease":{}}`)); !errors.Is(err, ErrNewer) {
 		t.Fatalf("%v", err)
 	}
 	data, err := Encode(join("a", "x"))

@@ -1,0 +1,168 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/proxy"
+)
+
+// tableOnly is a cluster that agrees at once.
+type tableOnly struct {
+	t      *testing.T
+	pool   membership.Pool
+	epochs []time.Time
+}
+
+func (c *tableOnly) View() *membership.View {
+	return &membership.View{Pools: []membership.Pool{c.pool}}
+}
+
+func (c *tableOnly) SetServers(_ context.Context, set membership.SetServers) error {
+	next, changed, err := c.pool.WithServers(set)
+	if err != nil || !changed || set.Epoch != c.pool.Epoch {
+		c.t.Errorf("%+v: %t, %v", set, changed, err)
+		return err
+	}
+	next.Epoch++
+	c.pool = next
+	if n := len(c.epochs); n > 0 && time.Since(c.epochs[n-1]) < time.Second {
+		c.t.Errorf("an epoch %v after another", time.Since(c.epochs[n-1]))
+	}
+	c.epochs = append(c.epochs, time.Now())
+	return nil
+}
+
+// k returns the k of a server; -1: the table does not have it.
+func (c *tableOnly) k(server string) int {
+	k, known := c.pool.UpstreamK(server)
+	if !known {
+		return -1
+	}
+	return k
+}
+
+func server(i int) string { return fmt.Sprintf("http://10.0.0.%d:8000", i) }
+
+// TestServersFollowed: a new server is used at once, one that is gone when three look-ups in a row lack
+// it; epochs begin at most once a second; the k that people set stays.
+func TestServersFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const home = 7
+		u := &url.URL{Scheme: "http", Host: "llm.test:8000", Fragment: "k_each=2"}
+		c := &tableOnly{t: t, pool: membership.Pool{
+			Name: "llm", K: 2, Epoch: 1, Home: home, Classes: []membership.Class{{Upstream: server(1), K: 2, Name: "http://llm.test:8000"}},
+		}}
+		var answer []string
+		var asked int
+		s := &servers{lookUp: func(context.Context, *url.URL) ([]string, error) {
+			if asked++; len(answer) == 0 {
+				return nil, errors.New("no such host")
+			}
+			return slices.Clone(answer), nil
+		}}
+		s.configure([]Pool{{Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{u}, Transport: proxy.Transport{Resolve: 10 * time.Second}}}})
+		var log strings.Builder
+		run := func(self uint64, d time.Duration, now ...int) {
+			answer = nil
+			for _, i := range now {
+				answer = append(answer, server(i))
+			}
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(serversEvery) {
+				s.look(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), c, kmutex.Node(self))
+			}
+		}
+		want := func(what string, ks ...int) {
+			t.Helper()
+			for i, k := range ks {
+				if have := c.k(server(i + 1)); have != k {
+					t.Errorf("%s: k of %s is %d, want %d", what, server(i+1), have, k)
+				}
+			}
+		}
+		run(9, 30*time.Second, 1, 2)
+		if asked > 0 {
+			t.Error("a gateway that is not home looks names up")
+		}
+		run(home, time.Second, 1, 2)
+		want("a new one", 2, 2, -1)
+		run(home, 10*time.Second, 1)
+		want("gone once", 2, 2, -1)
+		run(home, 10*time.Second, 1)
+		run(home, 10*time.Second, 1, 2)
+		run(home, 20*time.Second, 1)
+		want("gone and back", 2, 2, -1)
+		run(home, 10*time.Second, 1)
+		want("gone", 2, 0, -1)
+		run(home, time.Minute)
+		want("no name server", 2, 0, -1)
+		if n := strings.Count(log.String(), "cannot be looked up"); n != 1 {
+			t.Errorf("%d lines that it cannot be looked up", n)
+		}
+		run(home, 10*time.Second, 3)
+		want("another one", 2, 0, 2)
+		run(home, 20*time.Second, 3)
+		want("the first has gone", 0, 0, 2)
+		run(home, 10*time.Second, 1, 3)
+		want("the first is back", 2, 0, 2)
+		c.pool.Classes = slices.Clone(c.pool.Classes)
+		c.pool.Classes[slices.IndexFunc(c.pool.Classes, func(class membership.Class) bool { return class.Upstream == server(1) })].K = 0
+		c.pool.K = 2
+		run(home, time.Minute, 1, 3)
+		want("the first is at k 0 by command", 0, 0, 2)
+		run(home, time.Minute, 3)
+		run(home, 10*time.Second, 1, 3)
+		want("it had left its name", 2, 0, 2)
+	})
+}
+
+// TestServersFlap: whatever a name server answers, epochs begin at most once a second, and what all
+// answers have is in use.
+func TestServersFlap(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			c := &tableOnly{t: t, pool: membership.Pool{Name: "llm", K: 2, Epoch: 1, Home: 7, Classes: []membership.Class{{Upstream: server(1), K: 2, Name: "http://a.test"}}}}
+			s := &servers{lookUp: func(context.Context, *url.URL) ([]string, error) {
+				time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+				all := []string{server(1)}
+				for i := range 8 {
+					if r.IntN(2) == 0 {
+						all = append(all, server(i+2))
+					}
+				}
+				return all, nil
+			}}
+			pool := proxy.Pool{Name: "llm", Transport: proxy.Transport{Resolve: time.Millisecond}}
+			for _, host := range []string{"a.test", "b.test"} {
+				pool.Upstreams = append(pool.Upstreams, &url.URL{Scheme: "http", Host: host, Fragment: "k_each=2"})
+			}
+			s.configure([]Pool{{Pool: pool}})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					s.look(ctx, slog.New(slog.DiscardHandler), c, 7)
+					time.Sleep(serversEvery)
+				}
+			})
+			wg.Wait()
+			if c.k(server(1)) != 2 || len(c.epochs) < 5 {
+				t.Errorf("k %d of the first, %d epochs", c.k(server(1)), len(c.epochs))
+			}
+		})
+	}
+}
