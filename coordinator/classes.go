@@ -9,7 +9,7 @@ import (
 // kinds returns how many classes there are; one if all tokens are alike.
 func (l *Late) kinds() int { return max(1, len(l.classes)) }
 
-// freeOf returns those of a set that are of class i.
+// freeOf returns the tokens of set that are in class i.
 func (l *Late) freeOf(set kmutex.TokenSet, i int) kmutex.TokenSet {
 	if l.classes == nil {
 		return set
@@ -19,8 +19,8 @@ func (l *Late) freeOf(set kmutex.TokenSet, i int) kmutex.TokenSet {
 	return set
 }
 
-// spare returns which of the coordinator's free tokens may be granted: of each class all
-// but the excess, which are the highest.
+// spare returns the coordinator's free tokens that may be granted: all but the highest of each
+// class, as many as the class's excess.
 func (l *Late) spare() kmutex.TokenSet {
 	if l.excess == nil && l.classes == nil {
 		return l.free
@@ -36,7 +36,7 @@ func (l *Late) spare() kmutex.TokenSet {
 	return spare
 }
 
-// short returns how many tokens too many are still to be collected.
+// short returns how many tokens of the excess the coordinator has not collected yet.
 func (l *Late) short() int {
 	short := 0
 	for i, excess := range l.excess {
@@ -45,7 +45,7 @@ func (l *Late) short() int {
 	return short
 }
 
-// total returns how many tokens are too many in all classes together.
+// total returns the sum of the classes' excess.
 func total(excess []uint32) int {
 	n := 0
 	for _, e := range excess {
@@ -54,7 +54,7 @@ func total(excess []uint32) int {
 	return n
 }
 
-// without returns the tokens of a set that are not in another. It may be the set itself.
+// without returns the tokens of set that are not in other. The result may share memory with set.
 func without(set, other kmutex.TokenSet) kmutex.TokenSet {
 	if len(other) == 0 {
 		return set

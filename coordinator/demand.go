@@ -11,10 +11,10 @@ import (
 // lack asks for tokens that the coordinator's first left requests need. Home is asked
 // once for each; a node that is recalled leaves the list.
 func (l *Late) lack(left int, fx *kmutex.Effects) {
-	elsewhere := l.k + total(l.excess) - l.running.Len() - without(l.free, l.barred).Len() // what is barred here is offered to others
+	elsewhere := l.k + total(l.excess) - l.running.Len() - without(l.free, l.barred).Len() // tokens barred here are offered to others
 	want := min(left+l.short(), elsewhere)
 	if want <= 0 {
-		return // this node's own will do
+		return // this node's own tokens suffice
 	}
 	if l.due < want {
 		l.due += l.ask(want-l.due, fx)
@@ -24,8 +24,8 @@ func (l *Late) lack(left int, fx *kmutex.Effects) {
 	l.recall(want, want, l.where, names, fx)
 }
 
-// ask tells home what the baton needs, and returns what home will owe it. Home need not
-// ask itself: with the baton it has everything that it could give.
+// ask asks home for want tokens, and returns how many home will owe the baton. A coordinator that
+// is home asks for none: it has its whole stock with the baton.
 func (l *Late) ask(want int, fx *kmutex.Effects) int {
 	switch {
 	case want <= 0, l.home == l.where.Holder:
@@ -39,7 +39,7 @@ func (l *Late) ask(want int, fx *kmutex.Effects) int {
 	return want
 }
 
-// asked takes in, at home, what the baton needs.
+// asked notes, at home, how many tokens the baton needs.
 func (l *Late) asked(m *kmutex.Message, fx *kmutex.Effects) {
 	if m.Number < l.where.Number {
 		return
@@ -53,7 +53,7 @@ func (l *Late) asked(m *kmutex.Message, fx *kmutex.Effects) {
 	}
 }
 
-// pay sends, from home, what the baton has asked for.
+// pay sends, from home, tokens that the baton has asked for.
 func (l *Late) pay(fx *kmutex.Effects) {
 	if l.wanted == 0 {
 		return
@@ -71,7 +71,7 @@ func (l *Late) pay(fx *kmutex.Effects) {
 	}
 }
 
-// recall asks the named nodes for tokens, in so many chains at most.
+// recall asks the named nodes for tokens, in at most chains chains.
 func (l *Late) recall(want, chains int, at kmutex.Location, names []kmutex.Node, fx *kmutex.Effects) {
 	chains = min(chains, len(names))
 	for i := range chains {
@@ -83,7 +83,7 @@ func (l *Late) recall(want, chains int, at kmutex.Location, names []kmutex.Node,
 	}
 }
 
-// recalled gives up tokens that rest here.
+// recalled gives up tokens that rest at this node.
 func (l *Late) recalled(m *kmutex.Message, fx *kmutex.Effects) {
 	at := kmutex.Location{Number: m.Number, Holder: m.Holder}
 	switch n, want := l.free.Len(), int(m.Want); {
@@ -123,7 +123,8 @@ func (l *Late) arrived(m *kmutex.Message, fx *kmutex.Effects) {
 	}
 }
 
-// paidFor returns how many of what home owed baton got come with tokens for number.
+// paidFor returns want, the part of the tokens that home owed, if they are for baton got, else 0:
+// tokens for another baton pay nothing.
 func paidFor(number, got uint64, want uint32) int {
 	if number != got {
 		return 0
@@ -131,7 +132,8 @@ func paidFor(number, got uint64, want uint32) int {
 	return int(want)
 }
 
-// collect takes in, at the coordinator, tokens and names.
+// collect takes in, at the coordinator, free tokens and the names of nodes where others rest. paid
+// of the tokens were due from home.
 func (l *Late) collect(free kmutex.TokenSet, serial uint64, names []kmutex.Node, paid int) {
 	l.free.AddAll(free)
 	l.serial = max(l.serial, serial)
@@ -139,15 +141,15 @@ func (l *Late) collect(free kmutex.TokenSet, serial uint64, names []kmutex.Node,
 	l.due = max(0, l.due-paid)
 }
 
-// collectExcess asks home for the tokens that are too many, whether the coordinator lacks
-// tokens or not. Home pays with tokens of any class, so it may have to ask again.
+// collectExcess asks home for the excess, whether the coordinator lacks tokens or not. Home pays
+// with tokens of any class, so it may have to ask again.
 func (l *Late) collectExcess(fx *kmutex.Effects) {
 	if short := l.short(); l.due < short {
 		l.due += l.ask(short-l.due, fx)
 	}
 }
 
-// list adds names to the list.
+// list adds names to the list of nodes where tokens may rest.
 func (l *Late) list(names []kmutex.Node) {
 	for _, n := range names {
 		if n != l.self && n != l.home && !slices.Contains(l.resting, n) {
@@ -165,7 +167,7 @@ func (l *Late) bringHome(set kmutex.TokenSet, fx *kmutex.Effects) {
 	l.pay(fx)
 }
 
-// send sends tokens to where the baton is.
+// send sends tokens to the holder of the baton.
 func (l *Late) send(to kmutex.Location, set kmutex.TokenSet, m kmutex.Message, fx *kmutex.Effects) {
 	if to.Holder == l.self {
 		l.park(kmutex.Parcel{Free: set, Number: to.Number, Resting: m.Resting}, fx)
@@ -182,7 +184,7 @@ func (l *Late) park(p kmutex.Parcel, fx *kmutex.Effects) {
 	}
 }
 
-// newest returns the newer of at and what this node knows of the baton.
+// newest returns the newer of at and this node's own knowledge of the baton.
 func (l *Late) newest(at kmutex.Location) kmutex.Location {
 	if at.Number > l.where.Number {
 		return at
@@ -193,7 +195,7 @@ func (l *Late) newest(at kmutex.Location) kmutex.Location {
 // mark sends the running tokens home when they are released.
 func (l *Late) mark() { l.back = l.running.Clone() }
 
-// stays reports whether there are tokens here that rest, or will.
+// stays reports whether tokens rest here, or will when their requests end.
 func (l *Late) stays() bool {
 	will := l.running.Clone()
 	will.RemoveAll(l.back)

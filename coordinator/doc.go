@@ -1,18 +1,18 @@
-// Package coordinator says when, and to what, the coordinator of a pool ties a
-// request. It implements [kmutex.Binding] twice; the tree, the line and the baton
-// are package kmutex's and common to both.
+// Package coordinator decides when the coordinator of a pool binds a request, and to which token.
+// It implements [kmutex.Binding] twice; the tree, the line and the baton are package kmutex's and
+// common to both.
 //
 // [Early] is the paper's way (V. Reddy, P. Mittal, I. Gupta,
 // ICDCS 2008, section 3.2). Each of the k tokens has a queue of its own. The
 // coordinator deals requests to the queues round-robin as they come, so a request
-// knows at once behind whom it stands, and a token goes straight from one
-// critical section to the next. While critical sections take equally long, that
-// is one fair line with the fastest hand-off there is. When they do not, a
-// request can stand behind a long one while another token idles.
+// knows its predecessor at once, and a token goes straight from one
+// critical section to the next. While critical sections take equally long, this
+// is one fair line with the fastest hand-off possible. When they do not, a
+// request can wait behind a long critical section while another token idles.
 //
-// [Late] is ours. A request is bound to a token only when one is free for it. Free
+// [Late] is ours. A request is bound to a token only when a token is free for it. Free
 // tokens rest where they were used; a request there takes one without a message, and
-// the coordinator collects them when it lacks some. Under load it costs a second
+// the coordinator collects tokens when it lacks some. Under load it costs a second
 // message delay per hand-off, and stays fair however long the critical sections take.
 //
 // Both serve tokens in round-robin order from a counter that travels with the

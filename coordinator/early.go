@@ -15,9 +15,9 @@ import (
 type Early struct {
 	self kmutex.Node
 
-	// excess tokens are too many in this epoch. If there are any, the tokens in
-	// away, of requests that run here, go to the node gate when these end. Gate keeps
-	// those in kept, and lets the others into the queues that begin there.
+	// excess is how many tokens are too many in this epoch. If any are, the tokens in away, with
+	// which requests run here, go to the node gate when the requests end. Gate keeps excess of
+	// them in kept and puts the rest into the queues that begin there.
 	excess     int
 	gate       kmutex.Node
 	away, kept kmutex.TokenSet
@@ -34,23 +34,23 @@ type Early struct {
 	waiting map[kmutex.Request]uint64
 	// at tells in which seat of this node a token is.
 	at map[kmutex.Token]uint64
-	// idle are the tokens here that nobody uses and nobody waits for.
+	// idle are the tokens here that are not in use and have no child to go to.
 	idle kmutex.TokenSet
 }
 
 // seat is one place in a token's queue.
 type seat struct {
-	request kmutex.Request // 0: it has ended
+	request kmutex.Request // 0: the request has ended
 	token   kmutex.Token   // kmutex.NoToken: to come
 	last    uint64         // serial of the token's last grant in this epoch; 0: none
-	child   kmutex.Seat    // who comes after; zero: nobody that is known of
+	child   kmutex.Seat    // the next seat in the queue; zero: none known
 }
 
 var _ kmutex.Binding = (*Early)(nil)
 
-// Install implements [kmutex.Binding]: each token that begins at this node is
-// in the seat that [kmutex.SeatOf] gives. When there are too many, no token is in
-// a seat, and those seats at the first coordinator wait for theirs.
+// Install implements [kmutex.Binding]: each token that begins at this node is in the seat that
+// [kmutex.SeatOf] gives. With an excess no token is in a seat: the seats at the first coordinator
+// wait for theirs.
 func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
 	if in.Classes != nil {
 		return errors.New("early binding has no classes: a request would wait behind an upstream that is down")
@@ -139,8 +139,8 @@ func (e *Early) Enter(t kmutex.Request, fx *kmutex.Effects) bool {
 	return true
 }
 
-// serialAfter returns the serial of q's next grant: the tokens share them out,
-// so that each counts its own uses and no two grants have the same.
+// serialAfter returns the serial of q's next grant. Each token has its own series of serials, so
+// no two grants have the same serial.
 func serialAfter(last uint64, q kmutex.Token) uint64 {
 	if last == 0 {
 		return uint64(q) + 1
@@ -159,8 +159,7 @@ func (e *Early) Assign(requests []kmutex.Request, fx *kmutex.Effects) int {
 	return len(requests)
 }
 
-// dealable reports whether there is a queue to deal to: a recovery may have
-// begun the epoch with every token withheld.
+// dealable reports whether any token has a queue: an epoch may begin with every token withheld.
 func (e *Early) dealable() bool {
 	return slices.ContainsFunc(e.tails, func(s kmutex.Seat) bool { return !s.IsZero() })
 }
@@ -250,7 +249,7 @@ func (e *Early) CheckBaton(baton *kmutex.Message) error {
 	return e.checkTails(baton.Tails)
 }
 
-// checkTails tells why these cannot be the last seats of the queues.
+// checkTails returns why tails cannot be the last seats of the queues.
 func (e *Early) checkTails(tails []kmutex.Seat) error {
 	if len(tails) == 0 || len(tails) > kmutex.MaxK {
 		return fmt.Errorf("%d tails", len(tails))
@@ -290,8 +289,8 @@ func (e *Early) Free(q kmutex.Token, fx *kmutex.Effects) {
 	e.handOver(serial, fx)
 }
 
-// collect takes in a token that was one of too many. When enough are kept, the
-// lowest one goes to its queue: so many are higher that it is sure to have one.
+// collect takes in a returned token at the gate. If more than the excess are kept then, the lowest
+// kept token goes to its queue. It has one, since the queues are those of the lowest tokens.
 func (e *Early) collect(q kmutex.Token, fx *kmutex.Effects) {
 	e.kept.Add(q)
 	if e.kept.Len() <= e.excess {
@@ -375,7 +374,7 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 	return errors.New("not a message of early binding")
 }
 
-// returned takes in a token that another node sends because there are too many.
+// returned takes in a token that another node sends to the gate.
 func (e *Early) returned(q kmutex.Token, fx *kmutex.Effects) error {
 	switch {
 	case e.gate != e.self || e.excess == 0:
@@ -394,8 +393,8 @@ func (e *Early) FreeHere() (free kmutex.TokenSet, kept int) {
 	return free, e.kept.Len()
 }
 
-// canFollow reports whether child may come after a seat of this node. A child
-// that is here too must be waiting for its token.
+// canFollow reports whether child may come after a seat of this node. If child is a seat of this
+// node, too, it must be waiting for its token.
 func (e *Early) canFollow(s, child kmutex.Seat) bool {
 	if child.Node == 0 || child == s {
 		return false

@@ -11,13 +11,13 @@ import (
 // was last used, and a request there takes it without a message, until the coordinator
 // needs it. The zero value is ready for Install.
 //
-// These are the rules. There are n free tokens here. "Mark" is said of the tokens that
-// run here now: a marked one goes home when it is released.
+// These are the rules. There are n free tokens at this node. To mark is to send each token that
+// runs here now home when it is released.
 //
 //	enter, without baton:  n > 0 -> grant, no message
 //	release:               marked -> to home, into its stock; not marked -> it rests here
 //	the coordinator lacks w tokens:
-//	                       ask home for those that it was not asked for yet; recall w from the listed nodes
+//	                       ask home for w, less what it was asked for before; recall w from the listed nodes
 //	baton goes to x:       x has just asked  -> half of n goes along, the rest stays; clear the marks
 //	                       x has waited here -> all n go along; mark; recall everything if n > 0,
 //	                                            else recall 1 and ask home for 2
@@ -25,45 +25,44 @@ import (
 //	                       tokens stay here  -> this node joins the list, which goes along
 //	recall(w):             n >= w -> give w; the names go back with them
 //	                       n < w  -> give all; mark; forward the recall along the other names
-//	home is asked for w:   give the stock; if that is too little, also w or half of what rests; still too little -> mark
+//	home is asked for w:   give the stock; if too little, also half of the resting tokens, or as many as are short; still too little -> mark
 //	tokens for a baton:    it is here -> free; it is to come -> park; it has left -> after it, at most twice, else home
 //
-// The list names every node where tokens may rest, except home and the coordinator. A
-// recall carries the part of it that is still to be asked. Home's own requests cannot
-// take its stock: somebody else has waited longer for it.
+// The list names every node where tokens may rest, except home and the coordinator. A recall
+// carries the names that are still to be asked. Home's own requests cannot take its stock: other
+// requests have waited longer for it.
 type Late struct {
 	self, home kmutex.Node
 	k          int
 	// classes of the tokens; nil: all are alike. This node cannot use the barred ones.
 	classes []kmutex.TokenSet
 	barred  kmutex.TokenSet
-	// tokens that there are; nil: not known.
+	// tokens are all tokens of the epoch; nil: not known.
 	tokens kmutex.TokenSet
-	// serial is the largest that this node knows of.
+	// serial is the largest serial that this node knows of.
 	serial uint64
 
-	// running are the tokens of this node's requests, back those of them that go
-	// home when they are released.
+	// running are the tokens of this node's requests; back are the marked ones among them.
 	running, back kmutex.TokenSet
 	// free tokens are here; at the coordinator they are with the baton.
 	free kmutex.TokenSet
 
-	// where is the newest baton that this node knows of; got is the number of the last
-	// one that was here. parked tokens wait for one that is to come.
+	// where is the newest baton that this node knows of; got is the number of the last baton
+	// that was here. parked tokens wait for a later baton.
 	where  kmutex.Location
 	got    uint64
 	parked []kmutex.Parcel
 
-	// At the coordinator: so many of each class's free tokens as excess says stay free; resting
-	// is the list, oldest first; due is what home was asked for and has not sent.
+	// At the coordinator: excess[i] free tokens of class i stay free; resting is the list,
+	// oldest first; due is how many tokens home was asked for and has not sent.
 	coordinator bool
 	excess      []uint32
 	counter     int
 	resting     []kmutex.Node
 	due         int
 
-	// At home: the stock came back and nobody has asked for it; wanted is what home owes
-	// the baton that where tells of.
+	// At home: stock are the returned tokens that no coordinator has asked for; wanted is how
+	// many tokens home owes the baton in where.
 	stock  kmutex.TokenSet
 	wanted int
 }
@@ -92,7 +91,7 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 		l.excess = slices.Clone(in.Excess)
 		l.list(in.Resting)
 	}
-	switch { // what is too much is collected at the coordinator, whether it lacks tokens or not
+	switch { // the excess is collected at the coordinator, whether it lacks tokens or not
 	case in.Holder == in.Home:
 	case l.coordinator:
 		l.due = total(in.Excess)
@@ -147,8 +146,8 @@ func (l *Late) grant(t kmutex.Request, q kmutex.Token, fx *kmutex.Effects) {
 	fx.Grant(t, q, l.serial)
 }
 
-// serialBeyond returns the smallest serial of q that is larger than last. Of each
-// MaxK numbers in a row a token has one, so no two grants have the same.
+// serialBeyond returns the smallest serial of q that is larger than last. Each token has one of
+// every MaxK consecutive numbers, so no two grants have the same serial.
 func serialBeyond(last uint64, q kmutex.Token) uint64 {
 	s := last - last%kmutex.MaxK + uint64(q) + 1
 	if s <= last {
@@ -167,7 +166,7 @@ func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx 
 	names := slices.DeleteFunc(l.resting, func(n kmutex.Node) bool { return n == next.Node })
 	ahead := 0
 	switch {
-	case !waited && short == 0: // else all that is released is collected
+	case !waited && short == 0: // else every released token is collected
 		keep, l.back = without(spare, l.barred).Clone(), nil
 		l.take(&keep, half(keep.Len()))
 	case n > 0:
@@ -200,7 +199,7 @@ func (l *Late) CheckBaton(baton *kmutex.Message) error {
 	return l.checkTokens(baton.Free)
 }
 
-// checkTokens tells why these tokens cannot arrive here.
+// checkTokens returns why the tokens of set cannot arrive here.
 func (l *Late) checkTokens(set kmutex.TokenSet) error {
 	here, _ := l.FreeHere()
 	here.AddAll(l.running)
@@ -215,8 +214,8 @@ func (l *Late) checkTokens(set kmutex.TokenSet) error {
 	return nil
 }
 
-// Arrive implements [kmutex.Binding]: what is at home, and what has waited for this
-// baton, joins the free tokens.
+// Arrive implements [kmutex.Binding]: home's stock, if this node is home, and the tokens parked for
+// this baton join the free tokens.
 func (l *Late) Arrive(baton *kmutex.Message, fx *kmutex.Effects) {
 	l.coordinator, l.got = true, baton.Number
 	l.where = kmutex.Location{Number: baton.Number, Holder: l.self}
@@ -251,8 +250,7 @@ func (l *Late) Free(q kmutex.Token, fx *kmutex.Effects) {
 	l.bringHome(one, fx)
 }
 
-// Bar implements [kmutex.Binding]. Tokens that rest here may go on doing so: the coordinator
-// can find them.
+// Bar implements [kmutex.Binding]. Tokens that rest here stay: the coordinator can find them.
 func (l *Late) Bar(barred kmutex.TokenSet) bool {
 	if slices.Equal(l.barred, barred) {
 		return false
@@ -289,7 +287,7 @@ func (l *Late) TakeOffer(m *kmutex.Message) error {
 	return nil
 }
 
-// Use implements [kmutex.Binding]: when its request ends, the token goes home.
+// Use implements [kmutex.Binding]: the token goes home when t ends.
 func (l *Late) Use(t kmutex.Request, q kmutex.Token, fx *kmutex.Effects) bool {
 	if l.barred.Has(q) {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// One test per statement of the paper (section 3.2) that is the coordinator's,
-// and of what late binding does in its place. Whole runs are in package kmutex.
+// These tests take the paper's statements about the coordinator (section 3.2) one by one, and late
+// binding's counterparts. Whole runs are in package kmutex.
 
 // machine begins an epoch at home, which has every token.
 func machine(t *testing.T, b kmutex.Binding, k int) *kmutex.Machine {
@@ -87,8 +87,7 @@ func TestEarlyIdleTokenGoesAtOnce(t *testing.T) {
 	}
 }
 
-// "Process Token": the request that sits where the token arrives enters; if it has
-// left, the token goes on.
+// "Process Token": the request in the token's seat enters; if it has left, the token goes on.
 func TestEarlyAbandonedSeatPassesTheToken(t *testing.T) {
 	m := machine(t, new(coordinator.Early), 1)
 	for request := range kmutex.Request(3) {
@@ -117,8 +116,8 @@ func TestLateTakesTheNextFreeToken(t *testing.T) {
 	}
 }
 
-// A request is tied when a token is free for it, and not before: whichever comes
-// back first is taken by the oldest.
+// A request is bound when a token is free for it, and not before: the oldest request takes the
+// token that comes back first.
 func TestLateTiesTheOldestToWhatIsFreeFirst(t *testing.T) {
 	m := machine(t, new(coordinator.Late), 2)
 	for request := range kmutex.Request(4) {
@@ -129,7 +128,7 @@ func TestLateTiesTheOldestToWhatIsFreeFirst(t *testing.T) {
 	}
 }
 
-// The coordinator asks home once for each token that it lacks, and not for what its own
+// The coordinator asks home once for each token that it lacks, and not for tokens that its own
 // requests will give back.
 func TestLateAsksOnce(t *testing.T) {
 	m := kmutex.New(2, new(coordinator.Late))

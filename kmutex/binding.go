@@ -18,30 +18,30 @@ type Binding interface {
 	// one. It returns the seat to put into the message, if any, and how many of
 	// the first requests it has taken over from the batch.
 	Ask(requests []Request, fx *Effects) (seat Seat, taken int)
-	// Enter grants t a token that idles at this node and that nobody waits
-	// for, and reports whether there was one.
+	// Enter grants t an idle token of this node that no other request waits for, and
+	// reports whether there was such a token.
 	Enter(t Request, fx *Effects) bool
 	// Assign is called while the baton is here. It takes over as many of the
 	// first requests as it can, and returns their number.
 	Assign(requests []Request, fx *Effects) int
-	// Depart moves into baton, whose Number is set, what goes with it to next, which
-	// has waited behind a batch here, or has just asked.
+	// Depart fills in baton, whose Number is set, with what goes along to the batch next.
+	// waited: next stood behind a batch of this node; else it has just asked.
 	Depart(next Place, waited bool, baton *Message, fx *Effects)
 	// CheckBaton returns why a correct coordinator cannot have sent this baton.
 	CheckBaton(baton *Message) error
-	// Arrive takes from baton what came with it.
+	// Arrive takes over the tokens and the bookkeeping that came with baton.
 	Arrive(baton *Message, fx *Effects)
 	// Free takes back the token of a request that has ended.
 	Free(q Token, fx *Effects)
-	// Bar tells which tokens this node cannot use from now on. It reports whether these are
-	// others than before.
+	// Bar sets the tokens that this node cannot use from now on, and reports whether the set
+	// has changed.
 	Bar(barred TokenSet) bool
 	// Shed takes from what the coordinator may assign the tokens that this node cannot use.
 	Shed() TokenSet
 	// Offer sends tokens to the batch next of another node.
 	Offer(next Place, set TokenSet, fx *Effects)
-	// TakeOffer takes in what an offer says of serials. An error means that a correct peer
-	// cannot have sent m; nothing has changed then.
+	// TakeOffer notes the serial in the offer m. An error means that a correct peer cannot have
+	// sent m; nothing has changed then.
 	TakeOffer(m *Message) error
 	// Use grants t the token q, which was offered, and reports false if this node cannot use q.
 	Use(t Request, q Token, fx *Effects) bool

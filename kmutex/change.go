@@ -2,7 +2,7 @@ package kmutex
 
 import "fmt"
 
-// EpochChange is what the agreed view says about an epoch that is to be planned.
+// EpochChange describes an epoch that is to be planned, as the agreed view has it.
 type EpochChange struct {
 	Epoch uint64
 	// K is the number of tokens. Classes have it by class; nil: all tokens are alike.
@@ -11,10 +11,10 @@ type EpochChange struct {
 	Home    Node
 	// Owed means that a lost node may still run requests.
 	Owed bool
-	// Claimed tokens may be with users whom only lost nodes knew.
+	// Claimed tokens may be in use by users whom only lost nodes knew.
 	Claimed TokenSet
-	// Spread lets the free tokens begin at all nodes if nobody waits, as many at
-	// each: then none of them can take most of the tokens along when it is lost.
+	// Spread places the free tokens evenly at all nodes if no request waits, so that a lost
+	// node cannot take most of them along.
 	Spread bool
 }
 
@@ -62,8 +62,8 @@ func (f *EpochChange) first() TokenSet {
 	return all
 }
 
-// known returns the tokens that there can be if k was at most this; with classes, all that
-// they have, since a class keeps a number until nobody can hold it.
+// known returns the tokens that can exist if no epoch's k was larger than k; with classes, all
+// their tokens, since a class keeps a number for as long as a node may hold it.
 func (f *EpochChange) known(k int) TokenSet {
 	if f.Classes == nil {
 		return NewTokenSet(k)

@@ -31,7 +31,7 @@ type churnScope struct {
 	nodes, k, requests, cancels      int
 	losses, leaves, joins, ks, moves int // agreed commands; moves begin an epoch for no reason
 	classes                          int // of tokens, which share k; 0: all are alike
-	bars                             int // how often a node cannot use a class any more
+	bars                             int // how often a node loses the use of a class
 	holds                            int // the more, the longer critical sections are
 }
 
@@ -50,7 +50,7 @@ func (v *view) change(spread bool) kmutex.EpochChange {
 	return kmutex.EpochChange{Epoch: v.epoch, K: v.k, Classes: v.classes, Home: v.home, Owed: v.owed, Spread: spread}
 }
 
-// setK shares k out to the classes. Numbers that a class once had stay its own.
+// setK shares k out to the classes. A class keeps every number that it once had.
 func (v *view) setK(k, classes int, c choices) {
 	v.k = k
 	if classes == 0 {
@@ -269,7 +269,7 @@ func (w *churn) isOf(i int, q kmutex.Token) bool {
 	return v.classes == nil || v.classes[i].Tokens.Has(q)
 }
 
-// most is the largest number of tokens that there can have been at once.
+// most returns the largest number of tokens that can have existed at once.
 func (w *churn) most() int {
 	sum := 0
 	for _, k := range w.limit(0) {
@@ -278,8 +278,8 @@ func (w *churn) most() int {
 	return sum
 }
 
-// here counts the tokens that nodes have, each for itself: those of lost nodes, too, until
-// their leases have run out. Each may carry a part of a rate.
+// here sums up TokensHere of the nodes, lost nodes included until their leases have run out. Each
+// token may carry a part of a rate.
 func (w *churn) here() int {
 	n := 0
 	for _, p := range w.peers {
@@ -435,7 +435,7 @@ func (w *churn) collect(p *peer, l letter) error {
 	return nil
 }
 
-// begin takes in an install; the machine has to refuse one that comes late.
+// begin takes in an install. The machine must refuse a late install.
 func (w *churn) begin(n kmutex.Node, l letter) error {
 	p := w.peer(n)
 	e := kmutex.Event{Kind: kmutex.EventInstall, Install: l.install}
@@ -481,7 +481,7 @@ func (w *churn) whole() bool {
 	})
 }
 
-// check looks for what must never be.
+// check returns the violated invariants.
 func (w *churn) check() error {
 	if !w.whole() {
 		return nil
@@ -507,7 +507,7 @@ func (w *churn) check() error {
 	return world.Check()
 }
 
-// atRest checks a pool in which nothing can happen any more.
+// atRest checks a pool in which no step is left.
 func (w *churn) atRest() error {
 	if !w.whole() {
 		return errors.New("at rest, and not all are in the newest epoch")

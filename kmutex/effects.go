@@ -43,8 +43,8 @@ func (fx *Effects) Grant(t Request, q Token, serial uint64) {
 // Note adds a trace event.
 func (fx *Effects) Note(t Trace) { fx.Trace = append(fx.Trace, t) }
 
-// revoke takes back the grant of t when it was made in this very step, so that
-// the driver never hears of a request that has ended.
+// revoke takes back a grant of t that this step has made, so that the driver never hears of a
+// request that has ended.
 func (fx *Effects) revoke(t Request) {
 	fx.Grants = slices.DeleteFunc(fx.Grants, func(g Grant) bool { return g.Request == t })
 }

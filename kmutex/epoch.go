@@ -25,8 +25,8 @@ func (m *Machine) freeze(epoch uint64, k int) error {
 	return nil
 }
 
-// report tells what there is here. While the machine is frozen nothing of it
-// changes, so a second report says the same.
+// report returns the machine's report for epoch. A frozen machine does not change, so a second
+// report says the same.
 func (m *Machine) report(epoch uint64) *Report {
 	r := &Report{
 		Node: m.self, Epoch: epoch, Installed: m.installed, Tokens: m.tokens.Clone(), MaxK: m.maxK,
@@ -47,7 +47,7 @@ func (m *Machine) report(epoch uint64) *Report {
 	return r
 }
 
-// install begins an epoch, then takes in what was deferred.
+// install begins an epoch, then replays the deferred events.
 func (m *Machine) install(in *Install) error {
 	if err := m.checkInstall(in); err != nil {
 		return fmt.Errorf("%w: epoch %d: %w", ErrInstall, in.Epoch, err)
@@ -134,7 +134,7 @@ func (m *Machine) checkInstall(in *Install) error {
 	return m.checkRequests(in, waiting)
 }
 
-// checkRunning compares the running requests, and their tokens, with those here.
+// checkRunning compares the running requests and their tokens with the machine's.
 func (m *Machine) checkRunning(in *Install) error {
 	var used TokenSet
 	for _, g := range in.Running {
@@ -150,8 +150,8 @@ func (m *Machine) checkRunning(in *Install) error {
 	return nil
 }
 
-// checkRequests compares the requests of an install with those here. Only requests
-// that are taken over may be new.
+// checkRequests compares the requests of an install with the machine's. Only adopted requests
+// may be new.
 func (m *Machine) checkRequests(in *Install, waiting []Request) error {
 	running := make([]Request, 0, len(in.Running))
 	for _, g := range in.Running {
@@ -178,15 +178,15 @@ func (m *Machine) checkRequests(in *Install, waiting []Request) error {
 	return nil
 }
 
-// same reports whether ts are the requests that are here, in any order, and new
-// ones that are taken over.
+// same reports whether ts holds the requests have, in any order, and beside them only newly
+// adopted requests.
 func (m *Machine) same(ts, have []Request) bool {
 	known := slices.DeleteFunc(slices.Clone(ts), func(t Request) bool { return t > m.adopted })
 	return slices.Equal(slices.Sorted(slices.Values(known)), slices.Sorted(slices.Values(have)))
 }
 
-// replay takes in what was deferred, in order, and the requests that have arrived.
-// Messages of epochs still to come stay deferred.
+// replay takes in the deferred events, in order, then the requests that have arrived. Messages of
+// epochs still to come stay deferred.
 func (m *Machine) replay() error {
 	deferred := m.deferred
 	m.deferred = nil

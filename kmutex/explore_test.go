@@ -193,8 +193,8 @@ func (w *world) take(s step) error {
 }
 
 // tidy takes at once the steps that change nothing whenever they are taken: the
-// ask interval's end at a node that has asked for all its requests, and news of
-// the baton that home has had already.
+// ask interval's end at a node that has asked for all its requests, and news of the baton that
+// home already knows.
 func (w *world) tidy(i int) error {
 	w.flight = slices.DeleteFunc(w.flight, func(e kmutex.Envelope) bool {
 		return e.Message.Kind == kmutex.KindLocate && e.Message.Number < w.states[e.To-1].Where.Number
@@ -220,7 +220,8 @@ func waitingRequests(s *kmutex.State) []kmutex.Request {
 	return ts
 }
 
-// check returns what is wrong with a world that has these ways on.
+// check returns the violated invariants. ways are the steps that lead on; a world without any is
+// an end, in which no request may wait.
 func (w *world) check(ways []step) error {
 	view := kmutex.World{
 		K: w.scope.k, Classes: w.scope.change().Classes, Tokens: kmutex.NewTokenSet(w.scope.k), Flight: w.flight, Early: w.scope.early, AskPending: slices.Contains(w.asking, true),
@@ -251,13 +252,12 @@ type explorer struct {
 	names names
 }
 
-// names renames what only has an identity: nodes by a permutation, the numbers
-// of batons and the serials of seats by their rank among those still in use.
-// Machines only compare numbers, and a new one is larger than all before it, so
-// worlds that are equal up to such a renaming go on in the same way. Under late
-// binding that holds for tokens too: whoever gets one does not care which. So
-// their names, and the counter that only chooses among free ones, are left out.
-// So are those of requests: their order in the batches is all that counts.
+// names renames what only has an identity: nodes by a permutation, baton numbers and seat serials
+// by their rank among the numbers in use. Machines only compare numbers, and a new number is larger
+// than all before it, so worlds that are equal up to such a renaming go on in the same way. Under
+// late binding tokens are interchangeable, too, so their names are left out, with the counter, which
+// only chooses among free tokens. Request numbers are left out as well: only the order in the
+// batches counts.
 type names struct {
 	early  bool
 	alike  bool // all tokens are
@@ -318,8 +318,8 @@ func explore(s scope) (int, error) {
 	return len(x.seen), nil
 }
 
-// fresh reports whether w was not seen before. Two worlds that differ only in
-// the names of nodes other than home are one.
+// fresh reports whether w is new. Worlds that differ only in the names of nodes other than home
+// are the same.
 func (x *explorer) fresh(w *world) bool {
 	best := [2]uint64{^uint64(0), ^uint64(0)}
 	x.names.rank(w)
@@ -476,7 +476,7 @@ func (n *names) appendSeat(b []byte, s kmutex.Seat) []byte {
 	return append(b, byte(n.node[s.Node]), n.serial[s.Node][s.Serial])
 }
 
-// appendState encodes what decides the future of a state.
+// appendState encodes the part of a state that decides its future.
 func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 	b = append(b, byte(n.node[s.Parent]), byte(len(s.Batches)))
 	for _, batch := range s.Batches {
@@ -570,9 +570,9 @@ func (n *names) token(q kmutex.Token) byte {
 // soak asks for the long searches.
 var soak = os.Getenv("KGATE_SOAK") != ""
 
-// Every world of up to three nodes with two requests each, and of four with one,
-// with k from 1 to 3, both bindings and one cancel, keeps every invariant, and
-// nobody waits at any end. The largest of them only in the long run.
+// Every world of up to three nodes with two requests each, and of four nodes with one, with k from
+// 1 to 3, both bindings and one cancel, keeps every invariant, and no request waits at any end. The
+// largest worlds are searched only with KGATE_SOAK.
 func TestExplore(t *testing.T) {
 	scopes := []scope{
 		{nodes: 1, k: 1, requests: 2, cancels: 1},

@@ -104,7 +104,7 @@ func atoi(t *testing.T, s string) int {
 	return n
 }
 
-// request reads a request; adopted/E.I is the I-th that was taken over in epoch E.
+// request reads a request; adopted/E.I is the I-th request that was adopted in epoch E.
 func request(t *testing.T, s string) kmutex.Request {
 	t.Helper()
 	var epoch uint64
@@ -330,7 +330,7 @@ func (g *golden) state() {
 	}
 }
 
-// showResting shows what late binding has of tokens away from the baton.
+// showResting shows the tokens away from the baton, under late binding.
 func (g *golden) showResting(s *kmutex.State) {
 	for _, set := range []struct {
 		name   string

@@ -12,33 +12,32 @@ type Install struct {
 	Holder Node
 	// Parent points toward the last in line; 0 at the last in line itself.
 	Parent Node
-	// Batches of this node in the line. Together they hold each request that the
-	// node had reported as waiting, and the requests that it takes over. Only the
-	// last batch of the last in line is open.
+	// Batches of this node in the line. Together they hold the requests that the node reported
+	// as waiting and the waiting requests that it adopts. Only the last batch of the last in
+	// line is open.
 	Batches []Batch
-	// Running requests of this node: those that it had reported, and slots that it
-	// takes over.
+	// Running requests of this node: the requests that it reported, and the slots that it
+	// adopts.
 	Running []Grant
 	// Free tokens that begin here: with the baton, or at a node in Resting (late
 	// binding); idle in the seats that [SeatOf] gives (early binding).
 	Free TokenSet
-	// Resting names the nodes where tokens may rest when the epoch begins (late
-	// binding): nobody waits for them. Elsewhere, those that run go to home when
-	// they are released.
+	// Resting names the nodes where tokens may rest when the epoch begins, because no request
+	// waits for them (late binding). At any other node a running token goes home when it is
+	// released.
 	Resting []Node `json:",omitempty"`
 	// Tails, at Holder under early binding, is the last seat of each token's
 	// queue; the zero seat for a token that has no queue in this epoch.
 	Tails []Seat
-	// Tokens that there are in this epoch, at whatever node; nil: not known.
+	// Tokens are all tokens of this epoch, at any node; nil: not known.
 	Tokens TokenSet
-	// Withheld tokens of these may still be in use at lost nodes: no request gets one.
-	// An adopted slot may have one, and keeps it from everybody when it ends.
+	// Withheld are the tokens that may still be in use at lost nodes: no request gets one. An
+	// adopted slot may have one; when the slot ends, the token stays withheld.
 	Withheld TokenSet
-	// Excess is by how many, class by class, the tokens that run, and those that are withheld,
-	// are more than the class's k; nil: by none. So many of the tokens that come back stay where they are
-	// collected, and nobody gets one before: at the coordinator (late binding),
-	// or at Holder (early binding), which lets the others into the queues that
-	// begin there.
+	// Excess counts, class by class, the running and withheld tokens beyond the class's k; nil:
+	// there are none. That many of the tokens that come back are kept, and no request gets a
+	// token before: at the coordinator (late binding), or at Holder (early binding), which puts
+	// the rest into the queues that begin there.
 	Excess []uint32 `json:",omitempty"`
 }
 

@@ -13,13 +13,13 @@ type World struct {
 	K int
 	// Classes of the tokens; nil: all are alike.
 	Classes []Class
-	// Tokens that there are; nil: not known. Withheld ones are at no node, but
-	// that a slot which was taken over may have one.
+	// Tokens are all tokens of the epoch; nil: not known. A Withheld token is at no node,
+	// unless an adopted slot has it.
 	Tokens, Withheld TokenSet
 
 	Nodes  []State
 	Flight []Envelope
-	// Early tells the binding.
+	// Early: the binding is early, else late.
 	Early bool
 	// AskPending reports that an ask interval is running somewhere, so that
 	// pending requests may wait for it.
@@ -116,7 +116,7 @@ func acyclicParents(w *World) error {
 // Request message in flight.
 func oneLine(w *World) error {
 	batches := make(map[Node][]Batch, len(w.Nodes))
-	heads := make(map[Node]int) // how many batches of a node have somebody before them, or are the first
+	heads := make(map[Node]int) // how many batches of a node are first in line or have a predecessor
 	var at Node
 	total := 0
 	for _, s := range w.Nodes {
@@ -177,8 +177,8 @@ func walkLine(batches map[Node][]Batch, at Node) int {
 	return visited
 }
 
-// onePlace checks that no request is in two of: the batches, pending, the seats, the critical
-// section.
+// onePlace checks that each request is in only one of the batches, pending, the seats and the
+// critical section.
 func onePlace(w *World) error {
 	for _, s := range w.Nodes {
 		seen := make(map[Request]int)

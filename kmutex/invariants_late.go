@@ -5,9 +5,8 @@ import "fmt"
 // This file holds the invariants about tokens that rest away from the baton (late
 // binding).
 
-// findable checks that the baton can find every token: each node where one rests, or
-// will when its request ends, is home or the coordinator, or is named in a list or a
-// message.
+// findable checks that the baton can find every token: each node where a token rests, or will rest
+// when its request ends, is home, is the coordinator, or is named in a list or a message.
 func findable(w *World) error {
 	if w.Early {
 		return nil
@@ -50,8 +49,8 @@ func findable(w *World) error {
 	return nil
 }
 
-// owed checks that what the coordinator expects of home is what home owes, or is
-// asked for, or has sent.
+// owed checks that the coordinator expects as many tokens of home as home owes, is being asked
+// for, or has sent.
 func owed(w *World) error {
 	if w.Early {
 		return nil

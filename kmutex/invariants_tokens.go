@@ -7,10 +7,9 @@ import (
 
 // This file holds the invariants about tokens and their serials.
 
-// safety checks that at most k requests are in the critical section, with those
-// that lost nodes may have there; or, when there were more as the epoch began, no
-// more than those. (That nobody enters while there are more than k is about a
-// history and not about a world.)
+// safety checks that at most k requests are in the critical section, including the requests that
+// lost nodes may run; or no more than at the beginning of the epoch, if k was lowered below that.
+// (That no request enters while more than k are in is a property of a history, not of a world.)
 func safety(w *World) error {
 	used := w.Withheld.Clone()
 	for _, s := range w.Nodes {
@@ -34,7 +33,7 @@ func (w *World) classes() []Class {
 	return w.Classes
 }
 
-// of returns those of a set that are of class i.
+// of returns the tokens of set that are in class i.
 func (w *World) of(set TokenSet, i int) TokenSet {
 	if w.Classes == nil {
 		return set
@@ -44,7 +43,7 @@ func (w *World) of(set TokenSet, i int) TokenSet {
 	return set
 }
 
-// excess is that of class i in the epoch; newcomers do not know it.
+// excess returns the epoch's excess in class i, see [Install.Excess]. Newcomers do not know it.
 func (w *World) excess(i int) int {
 	n := 0
 	for _, s := range w.Nodes {
@@ -55,8 +54,8 @@ func (w *World) excess(i int) int {
 	return n
 }
 
-// conservation checks that each token is in exactly one place, and that one that
-// is withheld is nowhere but with a request.
+// conservation checks that each token is in exactly one place. A withheld token may only be in
+// use by a request, or nowhere.
 func conservation(w *World) error {
 	places := w.places()
 	var errs []error
@@ -133,8 +132,8 @@ func (w *World) places() map[Token][]place {
 	return places
 }
 
-// serials checks that no grant can get a serial that another had. Each token counts in
-// numbers of its own. (That they grow is about a history and not about a world.)
+// serials checks that no two grants can get the same serial: each token has its own series of
+// numbers. (That serials grow is a property of a history, not of a world.)
 func serials(w *World) error {
 	for _, s := range w.Nodes {
 		for _, seat := range s.Seats {

@@ -56,8 +56,8 @@ func (m *Machine) onBaton(from Node, msg *Message) error {
 	return nil
 }
 
-// serve assigns tokens while the baton is here and somebody here waits for
-// one, and passes the baton on when the batch it is at has nobody left.
+// serve assigns tokens while the baton is here and requests wait here, and passes the baton on
+// when its batch is served.
 func (m *Machine) serve() {
 	for m.baton && len(m.batches) > 0 {
 		batch := &m.batches[0]
@@ -75,8 +75,8 @@ func (m *Machine) serve() {
 	}
 }
 
-// pass hands the baton to the batch next, which has waited behind one here, or has
-// just asked.
+// pass hands the baton to the batch next. waited: next stood behind a batch of this node; else it
+// has just asked.
 func (m *Machine) pass(next Place, waited bool) {
 	m.number++
 	baton := Message{Kind: KindBaton, Number: m.number}
@@ -124,8 +124,8 @@ func (m *Machine) newBatch(requests []Request) Batch {
 	return Batch{Number: m.numbered, Requests: requests}
 }
 
-// enterIdle lets the oldest waiting requests take tokens that idle here and that
-// nobody else waits for.
+// enterIdle grants this node's idle tokens to its oldest waiting requests, if no other request
+// waits for the tokens.
 func (m *Machine) enterIdle() {
 	for {
 		oldest := m.oldest()
@@ -136,8 +136,8 @@ func (m *Machine) enterIdle() {
 	}
 }
 
-// oldest returns the queue whose first request is the oldest that waits outside
-// the binding; nil: none waits.
+// oldest returns the queue whose first request is the oldest that the binding has not taken over;
+// nil: no such request waits.
 func (m *Machine) oldest() *[]Request {
 	for i := range m.batches {
 		if len(m.batches[i].Requests) > 0 {

@@ -21,10 +21,9 @@ func (w *churn) everything() []way {
 	return ways
 }
 
-// tidy does at once what would only be postponed, and drops what has no effect any
-// more: a report that waits is a node that has not frozen yet; a message of an
-// epoch that is over is dropped; so is an install. (The random schedules leave
-// all of it lying about.)
+// tidy takes at once the steps that only could be postponed, and drops messages and installs of
+// past epochs, which have no effect. A waiting report is the same as a node that has not frozen yet.
+// (The random schedules keep all of these.)
 func (w *churn) tidy() error {
 	w.flight = slices.DeleteFunc(w.flight, func(e kmutex.Envelope) bool {
 		p := w.peer(e.To)

@@ -8,7 +8,7 @@ import (
 
 // Why an event is refused; the machine is as before it then.
 var (
-	// errRequest: the request is not one that the event can be about.
+	// errRequest: the event does not fit the request, or there is no such request.
 	errRequest = errors.New("kmutex: unexpected request")
 	// errProtocol: a correct peer cannot have sent this message.
 	errProtocol = errors.New("kmutex: protocol violation")
@@ -20,9 +20,9 @@ var (
 	errEvent = errors.New("kmutex: unknown event")
 )
 
-// maxDeferred bounds the messages that a machine keeps for an epoch that it has not
-// entered yet. Of its own requests it keeps those that wait, which the driver's
-// queue limit bounds, and the ends of those that it had before.
+// maxDeferred bounds the messages that a machine keeps for an epoch that it has not entered yet.
+// It keeps its own waiting requests, too, which the driver's queue limit bounds, and the ends of
+// requests that it had before.
 const maxDeferred = 1 << 16
 
 // Machine runs the algorithm for one pool on one node. Make it with [New]; it
@@ -36,14 +36,14 @@ type Machine struct {
 	home   Node
 	k      int
 
-	// The epoch that last began here, 0: none; the tokens there are in it, nil:
-	// not known; and those that nobody alive has.
+	// installed is the epoch that last began here, 0: none; tokens are all tokens of that epoch,
+	// nil: not known; the withheld among them are at no living node.
 	installed        uint64
 	tokens, withheld TokenSet
 	classes          []TokenSet
 	excess           []uint32
-	// coming is the k of the epoch that the machine is frozen for, maxK the
-	// largest of those that it was frozen for before and that never began here.
+	// coming is the k of the epoch that the machine is frozen for; maxK is the largest k of
+	// earlier epochs that the machine was frozen for and that never began here.
 	coming, maxK int
 
 	// parent points toward the last in line; 0: this node is the last.
@@ -61,14 +61,14 @@ type Machine struct {
 	pending []Request
 	// asked: the ask interval is running.
 	asked bool
-	// baton: this node is the coordinator. number is that of the baton while
-	// it is here, and of the last one that was.
+	// baton: this node is the coordinator. number is the number of the newest baton that is or
+	// was here.
 	baton  bool
 	number uint64
 
 	running []Grant // in ascending order of requests
 	last    Request // the largest request of this node's own so far
-	adopted Request // the largest that it has taken over
+	adopted Request // the largest request that it has adopted
 
 	// Until the next Install: the ends of this node's requests and messages of an
 	// epoch to come, in order; and requests that have arrived, in order.
@@ -83,9 +83,9 @@ type Machine struct {
 type Batch struct {
 	// Number tells this node's batches of an epoch apart; later ones have larger numbers.
 	Number uint64
-	// Requests that wait, in the order of the line; those that the binding has
-	// taken over are gone from it. Numbers ascend, but for adopted requests,
-	// which have high ones and stand where they stood at the lost node.
+	// Requests that wait, in the order of the line, without the requests that the binding has
+	// taken over. Numbers ascend, except that an adopted request has a high number and stands
+	// where it stood at the lost node.
 	Requests []Request
 	// Next is the batch behind this one. The zero Place: none yet, the batch is
 	// open and later requests of this node join it.

@@ -33,8 +33,8 @@ const (
 	// KindTokens, late binding only, carries tokens to baton Number, or to home. It
 	// sets Free, Number, Want, Hops, Resting and Serial.
 	KindTokens
-	// KindOffer, late binding only, carries tokens along the line to a batch of the
-	// receiver: nobody before it can use them. It sets Free, Batch and Serial.
+	// KindOffer, late binding only, carries tokens along the line to a batch of the receiver: no
+	// batch before it can use them. It sets Free, Batch and Serial.
 	KindOffer
 
 	kindEnd
@@ -87,21 +87,21 @@ type Message struct {
 	Free TokenSet
 	// Excess is how many of them, by class, stay with the baton, see [Install.Excess].
 	Excess []uint32
-	// Want is how many tokens are needed (locate, recall), how many home was asked
-	// for and has not sent (baton), or how many of those these are (tokens).
+	// Want is how many tokens are needed (locate, recall), how many home was asked for and has
+	// not sent (baton), or how many tokens of this message home was asked for (tokens).
 	Want uint32
 	// Resting names nodes where tokens may rest, the oldest first (late binding).
 	Resting []Node
 
-	// Serial of the token's last grant in this epoch (early binding), or the
-	// largest that the sender knows of (late binding). 0: none yet.
+	// Serial is the serial of the token's last grant in this epoch (early binding), or the
+	// largest serial that the sender knows of (late binding). 0: none yet.
 	Serial uint64
 
-	// Holder is the node that holds baton Number, or that it is on its way to.
+	// Holder is the node that holds baton Number or is about to receive it.
 	Holder Node
 
-	// Tag is for the drivers, who may send it along with tokens (token, baton).
-	// The machine neither sets nor reads it.
+	// Tag is the drivers' own data, sent along with tokens (token, baton). The machine neither
+	// sets nor reads it.
 	Tag []byte
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/kgate/kgate/internal/mutant"
 )
 
-// The same for tokens that rest away from the baton.
+// The tests find these defects in late binding, where tokens rest away from the baton.
 func TestLateMutantsAreCaught(t *testing.T) {
 	t.Setenv("KMUTEX_SCHEDULES", "10000") // none goes on after the first that fails
 	const rules, machine, classes, offers = "../coordinator/demand.go", "../coordinator/late.go", "../coordinator/classes.go", "offer.go"

@@ -1,10 +1,9 @@
 package kmutex
 
-// This file holds what becomes of tokens that a node cannot use, because the upstream that
-// they stand for is down for it (late binding). The coordinator offers them to the batch behind
-// its own, and so they go along the line to the first request that can use one. Tokens that nobody
-// can use end at the last batch, and go to home after the retry interval: home sends them to
-// the coordinator, which offers them again.
+// This file handles tokens that a node cannot use because their upstream is down for it (late
+// binding). The coordinator offers them to the batch behind its own, and so on along the line to
+// the first request that can use one. Tokens that no request can use stop at the last batch and go
+// home after the retry interval; home sends them to the coordinator, which offers them again.
 
 // waitAgain puts a request that could not use its token ahead of this node's others.
 func (m *Machine) waitAgain(t Request) {
@@ -16,7 +15,7 @@ func (m *Machine) waitAgain(t Request) {
 	m.fx.Note(Trace{Kind: TraceReturned, Request: t})
 }
 
-// onOffer takes in tokens that nobody before one of this node's batches could use.
+// onOffer takes in tokens that no batch ahead of this node's could use.
 func (m *Machine) onOffer(msg *Message) error {
 	if err := m.binding.TakeOffer(msg); err != nil {
 		return err
@@ -36,7 +35,7 @@ func (m *Machine) onOffer(msg *Message) error {
 	return nil
 }
 
-// use lets the oldest waiting requests have offered tokens, and returns those that are left.
+// use grants offered tokens to the oldest waiting requests and returns the rest.
 func (m *Machine) use(offered TokenSet) (left TokenSet) {
 	left = offered.Clone()
 	for _, q := range offered.Tokens() {
@@ -52,14 +51,14 @@ func (m *Machine) use(offered TokenSet) (left TokenSet) {
 	return left
 }
 
-// useOffered uses the tokens that rest at the end of the line, when this node can after all.
+// useOffered uses the tokens that rest at the end of the line, if this node can use them by now.
 func (m *Machine) useOffered() {
 	if len(m.offered) > 0 {
 		m.offered = m.use(m.offered)
 	}
 }
 
-// offer moves on what this node cannot use.
+// offer moves on the tokens that this node cannot use.
 func (m *Machine) offer() {
 	if len(m.batches) == 0 {
 		return

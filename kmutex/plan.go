@@ -9,28 +9,27 @@ import (
 
 // This file plans an epoch. Home does this; no machine takes part.
 
-// Report is what a frozen machine has that outlives the epoch.
+// Report is the part of a frozen machine's state that outlives the epoch.
 type Report struct {
 	Node Node
 	// Epoch that is to come.
 	Epoch uint64
 	// Installed is the last epoch that began at this node; 0: none.
 	Installed uint64
-	// Tokens are those that there were in that epoch, at whatever node; nil: not
-	// known here, because the node joined in the middle of it.
+	// Tokens are all tokens of that epoch, at any node; nil: not known here, because the node
+	// joined in the middle of it.
 	Tokens TokenSet
 	// MaxK is the largest k of the epochs between Installed and the coming one
 	// that this node has heard of. If one of them began somewhere, tokens below
 	// MaxK may have been granted there.
 	MaxK int
-	// Running requests stay in the critical section. The driver adds slots that a
-	// lost node had granted and this one takes over, each with an [AdoptedRequest]
-	// of the coming epoch and the token that it had.
+	// Running requests stay in the critical section. The driver adds a lost node's slots that
+	// this node adopts, each with an [AdoptedRequest] of the coming epoch and its token.
 	Running []Grant
-	// Free tokens are at this node, and nobody uses them.
+	// Free tokens are at this node and not in use.
 	Free TokenSet
-	// Unplanned, from the driver, are epochs after Installed of which this node
-	// was home, which it has not planned and never will.
+	// Unplanned, from the driver, are epochs after Installed that this node, as home, has not
+	// planned and never will.
 	Unplanned []uint64
 	// Waiting requests, oldest first, by the batches in which they stood. The
 	// driver puts in the stamps, and adopted requests.
@@ -48,39 +47,37 @@ type ReportedBatch struct {
 // PlanEpoch plans an epoch from the reports of all its nodes: every waiting batch
 // in one line by stamp (then by node), a star around the last in line, the
 // baton at the first with the free tokens. The result has one Install per
-// report, in the reports' order; an adopted slot whose token somebody else has
-// is in none.
+// report, in the reports' order. An adopted slot whose token another request or node has is
+// dropped.
 //
 // Every node that reports is frozen, so a token that no request has is free. But if
 // a lost node is owed tokens, a token is free only if a node reports it as free;
-// otherwise it is withheld. If nothing is owed any more, only the claimed ones of these are withheld:
-// a lost node that was owed tokens can have left no others to users of its own. Running and withheld tokens count against K, and the
-// rest of K is free. If they are more than K, after k was lowered, none is free, and
-// the excess stays where tokens are collected when they come back
-// ([Install.Excess]). So a lower k ends no request's critical section, and no request
-// enters it before fewer than K are in it.
+// otherwise it is withheld. Once nothing is owed, only claimed tokens are withheld: a lost node can
+// have left no others to its users. Running and withheld tokens count against K, and the rest of K
+// is free. If they are more than K, after k was lowered, none is free, and the excess stays where
+// tokens are collected when they come back ([Install.Excess]). So a lower k ends no request's
+// critical section, and no request enters it before fewer than K are in it.
 //
 // An adopted slot keeps its token. While a lost node is owed tokens, that token
 // stays withheld: the lost node may not know that the slot has moved, may end it,
 // and may use the token again. So it is not used again when the adopted slot ends.
-// The same holds as long as the token is claimed. Else the token of an adopted slot is like any other.
+// The same holds while the token is claimed.
 //
 // # Why no two nodes have one token
 //
-// An epoch can be installed by some nodes only before the next takes its place.
-// A node that has not installed the epoch runs what it reported and nothing
-// else. An epoch gives out as free only tokens that nobody had reported as
-// running and that are not withheld, and no token ever changes its number.
+// It can be that only some nodes install an epoch before the next one replaces it. A node that
+// has not installed it runs the requests that it reported and no others. An epoch gives out as free
+// only tokens that no node reported as running and that are not withheld, and no token ever changes
+// its number.
 //
 // # Why a lost node's tokens are all withheld
 //
-// Take any report that knows its epoch's tokens. Whatever number a lost node runs
-// a request under, it is among those, or was given out as free by a later epoch:
-// then it is below that epoch's k. The reporting node was frozen for that epoch, or it
-// could not have been planned, so the number is below
-// MaxK. And nobody reports it as free: a report's Free counts only when no epoch can
-// have begun since without its node, because that one may have given the tokens to
-// others; and a frozen node lets no token go.
+// Take any report that knows its epoch's tokens. A token that a lost node still uses is among
+// these, or a later epoch gave it out as free: then its number is below that epoch's k. The
+// reporting node was frozen for that epoch, or the epoch could not have been planned, so the number
+// is below MaxK. And no report that counts has the token as free: a report's Free counts only if no
+// epoch can have begun since without its node, as that epoch may have given the tokens to other
+// nodes; and a frozen node lets no token go.
 func PlanEpoch(f EpochChange, reports []Report) ([]*Install, error) {
 	p, err := newPlan(f, reports)
 	if err != nil {
@@ -119,9 +116,9 @@ type plan struct {
 	at       map[Node]*Install
 	// running tokens have a request in the new epoch.
 	running TokenSet
-	// tokens that there may be; nil: not known.
+	// tokens are all that may exist; nil: not known.
 	tokens TokenSet
-	// idle tokens are at a living node, and nobody uses them.
+	// idle tokens are at a living node and not in use.
 	idle     TokenSet
 	withheld TokenSet
 }
@@ -161,7 +158,7 @@ func newPlan(f EpochChange, reports []Report) (*plan, error) {
 	return p, nil
 }
 
-// doubt reports that lost nodes, or users whom only they knew, may have tokens.
+// doubt reports whether lost nodes, or users whom only lost nodes knew, may have tokens.
 func (p *plan) doubt() bool { return p.Owed || p.Claimed.Len() > 0 }
 
 // withhold finds the tokens that a lost node or its users may still use.
@@ -171,8 +168,7 @@ func (p *plan) withhold() {
 	case !p.doubt():
 		return
 	case p.tokens == nil:
-		// Whoever knew the tokens is gone: until all that they had is back,
-		// nobody gets one.
+		// No living node knows the tokens: grant none until the lost nodes' tokens are back.
 		p.withheld, p.idle = p.known(p.K), nil
 	case p.Owed:
 		p.withheld = p.tokens.Clone()
@@ -182,7 +178,7 @@ func (p *plan) withhold() {
 	p.withheld.RemoveAll(p.idle)
 }
 
-// survey finds out which tokens there may be and which of them are idle.
+// survey finds out which tokens may exist and which of them are idle.
 func (p *plan) survey() {
 	unplanned := make(map[uint64]bool)
 	for _, r := range p.reports {
@@ -209,8 +205,8 @@ func (p *plan) survey() {
 	}
 }
 
-// adopt takes over slots of lost nodes with the tokens that they had. A slot
-// whose token a living node has was released before its node was lost.
+// adopt takes over slots of lost nodes with their tokens. If a living node has a slot's token, the
+// slot was released before its node was lost, and is dropped.
 func (p *plan) adopt() {
 	for _, in := range p.installs {
 		in.Running = slices.DeleteFunc(in.Running, func(g Grant) bool {
@@ -305,7 +301,7 @@ func (p *plan) place(vacant []Token, excess []uint32, first, last Node) {
 	p.at[first].Free = free
 }
 
-// spread lets each free token begin at a node that has the fewest.
+// spread places each free token at the node that has the fewest tokens.
 func (p *plan) spread(vacant []Token) {
 	nodes := slices.Sorted(maps.Keys(p.at))
 	has := make(map[Node]int, len(nodes))
@@ -329,10 +325,9 @@ func sum(excess []uint32) int {
 	return n
 }
 
-// tails begins the queues of the tokens, for early binding. A free token idles
-// at the first in line, and one that runs is at its node, unless there are too
-// many: then the queues of all that come back are at the first in line. Those
-// are the lowest ones, see [Install.Excess].
+// tails begins the tokens' queues, for early binding. A free token's queue begins at the first in
+// line, and a running token's at its node; if tokens run beyond k, all queues begin at the first in
+// line, and only the lowest tokens have one, see [Install.Excess].
 func (p *plan) tails(free TokenSet, first Node, excess int) []Seat {
 	var queues TokenSet
 	at := make(map[Token]Node)

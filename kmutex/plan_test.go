@@ -31,8 +31,8 @@ func slotOf(q kmutex.Token) kmutex.Grant {
 	return kmutex.Grant{Request: kmutex.AdoptedRequest(9, 0), Token: q, Serial: 3}
 }
 
-// What becomes of the tokens: node 1 is home of epoch 9 and begins with what is
-// free, as nobody waits.
+// PlanEpoch divides the tokens into free, running and withheld. Node 1 is home of epoch 9 and
+// begins with the free tokens, as no request waits.
 func TestPlanTokens(t *testing.T) {
 	for name, tc := range map[string]struct {
 		f       kmutex.EpochChange
@@ -231,8 +231,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// Only what home of an epoch knows from the first on is known: who joins later
-// may not have heard of tokens that a lowered k has left behind.
+// A node that joins in the middle of an epoch does not know the epoch's tokens: it may not have
+// heard of tokens that a lowered k left behind.
 func TestNewcomersDoNotKnowTheTokens(t *testing.T) {
 	for _, tc := range []struct {
 		epoch      uint64
@@ -315,8 +315,7 @@ func TestBadInstalls(t *testing.T) {
 	}
 }
 
-// What was taken over once is known from then on: it is not taken over again,
-// and not without being here.
+// An adopted request is known from then on: an install can neither adopt it again nor leave it out.
 func TestAdoptedOnce(t *testing.T) {
 	m, in := frozen(t, new(coordinator.Late))
 	step := func(e kmutex.Event) (*kmutex.Effects, error) { return m.Step(e) }

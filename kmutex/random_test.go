@@ -20,7 +20,7 @@ type way struct {
 	ends bool // it ends a critical section
 }
 
-// label names a way. It is put into words only for a schedule that is shown.
+// label names a way. It is formatted only if the schedule is shown.
 type label struct {
 	format string
 	args   [2]any
@@ -107,7 +107,7 @@ func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 	return ways
 }
 
-// health appends what a node finds out about the upstreams that classes stand for.
+// health appends the changes in health that a node can see at the classes' upstreams.
 func (w *churn) health(ways []way, n kmutex.Node, p *peer) []way {
 	v := w.newest()
 	for i, c := range v.classes {
@@ -141,8 +141,8 @@ func (w *churn) health(ways []way, n kmutex.Node, p *peer) []way {
 	return ways
 }
 
-// mail appends the deliveries. Between members nothing is lost; what a lost node
-// sends or should get may be.
+// mail appends the deliveries. Between members no message is lost; messages from and to a lost
+// node may be.
 func (w *churn) mail(ways []way) []way {
 	cut := func(n kmutex.Node) bool { return w.peer(n).standing != member }
 	dead := func(n kmutex.Node) bool { return w.peer(n).standing == gone || w.peer(n).killed }
@@ -179,8 +179,8 @@ func (w *churn) mail(ways []way) []way {
 	return ways
 }
 
-// commands returns what operators and failures can do to the view: to member n,
-// to k, and to leases.
+// commands returns the changes that operators and failures can make to the view: to member n, to
+// k, and to leases.
 func (w *churn) commands(n kmutex.Node, k int) []way {
 	ways := w.loss(nil, n)
 	command := func(budget *int, name label, do func()) {
@@ -195,7 +195,7 @@ func (w *churn) commands(n kmutex.Node, k int) []way {
 		w.add()
 		n := kmutex.Node(len(w.peers))
 		w.agree(false, func(v *view) { v.members = append(v.members, n) })
-		// A node sees no view before the one that has it.
+		// A node sees no view before the first that lists it.
 		w.peer(n).view = len(w.views) - 2
 	})
 	command(&w.moves, label{format: "an epoch begins"}, func() { w.agree(true, func(*view) {}) })
@@ -322,8 +322,8 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// Whatever a peer sends is refused or harmless: Step returns an error and the
-// machine is as before, or the message is one that could be.
+// Any message of a peer is refused or harmless: Step returns an error and the machine is as
+// before, or a correct peer could have sent the message.
 func TestNonsenseFromPeers(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 4))

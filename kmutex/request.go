@@ -10,7 +10,7 @@ import (
 // This file holds what happens within an epoch: to this node's requests, and with the
 // messages of others.
 
-// local handles the events that come from this node's own driver.
+// local handles an event of this node's own requests or timers.
 func (m *Machine) local(e Event) error {
 	switch e.Kind {
 	case EventAcquire:
@@ -39,7 +39,7 @@ func (m *Machine) local(e Event) error {
 	return nil
 }
 
-// bar takes in which tokens this node cannot use.
+// bar sets the tokens that this node cannot use.
 func (m *Machine) bar(barred TokenSet) error {
 	if !barred.Below(MaxK) {
 		return errors.New("kmutex: barred tokens that do not exist")
@@ -92,7 +92,7 @@ func (m *Machine) settle() {
 	m.record()
 }
 
-// record moves the grants that were made to running.
+// record adds this step's grants to running.
 func (m *Machine) record() {
 	for ; m.recorded < len(m.fx.Grants); m.recorded++ {
 		g := m.fx.Grants[m.recorded]
@@ -125,7 +125,7 @@ func (m *Machine) release(t Request) bool {
 	return true
 }
 
-// cancel ends t in whatever state it is.
+// cancel ends t, waiting or running.
 func (m *Machine) cancel(t Request) error {
 	if _, running := m.findRunning(t); running {
 		m.fx.revoke(t)
@@ -151,8 +151,8 @@ func (m *Machine) leaveLine(t Request) bool {
 	return remove(&m.pending, t)
 }
 
-// remove takes t out of ts. Taking it out moves the requests behind it anyway,
-// so looking at those before it costs no more.
+// remove takes t out of ts. Deletion moves the requests behind t anyway, so the search before it
+// costs no more.
 func remove(ts *[]Request, t Request) bool {
 	i := slices.Index(*ts, t)
 	if i >= 0 {

@@ -187,8 +187,8 @@ func seedInstall(i, k int) *kmutex.Install {
 	return in
 }
 
-// step lets both take the same event, and compares what they sent and who
-// entered.
+// step lets both take the same event, and compares the messages that they sent and the requests
+// that entered.
 func (s *sideBySide) step(i int, paper func(*seedNode), e kmutex.Event) error {
 	s.sent, s.entered = nil, nil
 	paper(s.nodes[i])

@@ -11,13 +11,13 @@ type State struct {
 	K      int
 	Home   Node
 
-	// Installed is the epoch that last began here, 0: none. Tokens are those that
-	// there are in it, nil: not known; Withheld of them are at no living node.
+	// Installed is the epoch that last began here, 0: none. Tokens are all tokens of that
+	// epoch, nil: not known; the Withheld among them are at no living node.
 	Installed uint64
 	Tokens    TokenSet
 	Withheld  TokenSet
-	// Classes of the tokens, nil: all are alike. Excess is that of the epoch, see
-	// [Install.Excess]; nil at a newcomer.
+	// Classes of the tokens, nil: all are alike. Excess is the epoch's [Install.Excess]; nil at
+	// a newcomer.
 	Classes []TokenSet
 	Excess  []uint32
 
@@ -41,12 +41,12 @@ type State struct {
 	// Counter, at the coordinator, is its round-robin position.
 	Counter uint32
 
-	// Free tokens rest here; at the coordinator they are with the baton (late
-	// binding). Back are running ones that go home when they are released.
+	// Free tokens rest here; at the coordinator they are with the baton. Back are the running
+	// tokens that go home when they are released (late binding).
 	Free, Back TokenSet
 	// Kept tokens came back to the epoch's first coordinator (early binding).
 	Kept TokenSet
-	// Serial is the largest that this node knows of (late binding).
+	// Serial is the largest serial that this node knows of (late binding).
 	Serial uint64
 	// Parked tokens wait for a baton (late binding).
 	Parked []Parcel
@@ -56,8 +56,8 @@ type State struct {
 	// many tokens home was asked for and has not sent (late binding).
 	Resting []Node
 	Due     int
-	// Stock, at home, came back, and nobody has asked for it; Wanted is how many tokens
-	// home owes the baton that Where tells of (late binding).
+	// Stock, at home, are the returned tokens that no coordinator has asked for; Wanted is how
+	// many tokens home owes the baton that Where names (late binding).
 	Stock  TokenSet
 	Wanted int
 
@@ -67,8 +67,8 @@ type State struct {
 	Seats []SeatState
 }
 
-// Parcel is tokens that wait at a node for the baton of this number. The other fields
-// are those of the message that they came with.
+// Parcel is a message's tokens that wait at a node for baton Number. Want and Resting are the
+// message's.
 type Parcel struct {
 	Free    TokenSet
 	Number  uint64
@@ -87,7 +87,7 @@ type SeatState struct {
 	Serial uint64
 	// Request that sits here; 0: its request has ended.
 	Request Request
-	// Token that is here, running or idle; NoToken: it is to come.
+	// Token at this seat, running or idle; NoToken: still to come.
 	Token Token
 	// Last is the serial of the last grant of Token in this epoch; 0: none.
 	Last uint64
@@ -95,7 +95,7 @@ type SeatState struct {
 	Child Seat
 }
 
-// idle reports whether the seat has a token that nobody here uses.
+// idle reports whether the seat has a token and no request.
 func (s SeatState) idle() bool { return s.Token != NoToken && s.Request == 0 }
 
 // State returns a copy of the machine's state.
@@ -153,16 +153,16 @@ func (m *Machine) Spreads() bool { return m.binding.Spreads() }
 // Frozen reports whether the machine waits for an Install.
 func (m *Machine) Frozen() bool { return m.frozen }
 
-// FreeHere returns how many tokens are at this node and may be granted: free with
-// the baton, parked, or idle in seats. Those beyond k are not counted.
+// FreeHere returns how many tokens at this node may be granted: free with the baton, parked, or
+// idle in seats. Tokens beyond k do not count.
 func (m *Machine) FreeHere() int {
 	free, kept := m.binding.FreeHere()
 	return free.Len() - kept + m.offered.Len()
 }
 
-// TokensHere returns how many tokens are at this node, in use or not. While it is frozen,
-// those that nobody uses may be given to others, and are not counted; nor are withheld
-// ones, which a lost node may still use.
+// TokensHere returns how many tokens are at this node, in use or not. Withheld tokens do not
+// count, since a lost node may still use them; nor, while the node is frozen, do free tokens, which
+// the next epoch may give to other nodes.
 func (m *Machine) TokensHere() int {
 	n := 0
 	for _, g := range m.running {
@@ -177,8 +177,8 @@ func (m *Machine) TokensHere() int {
 	return n
 }
 
-// Holdings returns which tokens are at this node: those of its requests in the
-// critical section, and those that nobody uses.
+// Holdings returns the tokens at this node: the grants of its requests in the critical section,
+// and the free tokens.
 func (m *Machine) Holdings() (running []Grant, free TokenSet) {
 	free, _ = m.binding.FreeHere()
 	free.AddAll(m.offered)

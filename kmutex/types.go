@@ -13,13 +13,13 @@ type Node uint64
 // Node.
 type Request uint64
 
-// FirstAdopted is the first number of adopted requests: those of a lost node that
-// another node has taken over with an [Install]. They are not in order of arrival.
+// FirstAdopted is the smallest number of an adopted request: a request of a lost node that
+// another node took over with an [Install]. Adopted requests are not in order of arrival.
 const FirstAdopted Request = 1 << 63
 
-// AdoptedRequest returns the number of the i-th request that is taken over as
-// epoch begins, 0 <= i < 1<<24. Numbers of a later epoch are larger, so a machine
-// can tell new ones from those that it has.
+// AdoptedRequest returns the number of the i-th request that is adopted as epoch begins,
+// 0 <= i < 1<<24. A later epoch's numbers are larger, so a machine can tell a newly adopted
+// request from one it already has.
 func AdoptedRequest(epoch uint64, i int) Request {
 	return FirstAdopted + Request(epoch<<24) + Request(i)
 }
@@ -38,8 +38,8 @@ type Token int32
 type Class struct {
 	// K is how many tokens of the class may be in use.
 	K int
-	// Tokens are the numbers of the class: K, or more while k has been lowered and requests
-	// may still hold others.
+	// Tokens are the numbers of the class: K of them, or more after k was lowered, while
+	// requests may still hold the surplus.
 	Tokens TokenSet
 }
 

@@ -11,9 +11,9 @@ type Delta struct {
 	Owner kmutex.Node `json:"owner"`
 	From  uint64      `json:"from"`
 	To    uint64      `json:"to"`
-	// Whole: a chunk of the whole table. The chunks follow on each other from
-	// From 0 on, and count together, when the Last is there. Otherwise the delta
-	// is complete in itself.
+	// Whole: the delta is a chunk of the whole table. The first chunk has From 0, each other
+	// begins where the one before ends, and they count together, once the Last has arrived. A
+	// delta that is not Whole counts by itself.
 	Whole bool `json:"whole,omitempty"`
 	Last  bool `json:"last,omitempty"`
 	// Put and Deleted in order of At, each record at most once.
@@ -24,7 +24,7 @@ type Delta struct {
 	Synced uint64 `json:"synced,omitempty"`
 }
 
-// Put is a record and the version that brought its present state.
+// Put is a record and the version that last changed it.
 type Put struct {
 	At     uint64 `json:"at"`
 	Record Record `json:"record"`
@@ -36,8 +36,7 @@ type Deletion struct {
 	ID string `json:"id"`
 }
 
-// Absorbed says that all records of a lost node have been taken over, since
-// version At.
+// Absorbed says that the table holds all records of a lost node since version At.
 type Absorbed struct {
 	At   uint64      `json:"at"`
 	Node kmutex.Node `json:"node"`
@@ -46,7 +45,7 @@ type Absorbed struct {
 // complete reports whether d is a whole table in one piece.
 func (d *Delta) complete() bool { return d.Whole && d.From == 0 && d.Last }
 
-// Validate reports what no delta in order has.
+// Validate returns why no correct gateway sends d.
 func (d *Delta) Validate() error {
 	if d.Owner == 0 || d.From > d.To || d.Last && !d.Whole || d.Synced > d.To && (d.Last || !d.Whole) {
 		return fmt.Errorf("%w: delta of node %d from %d to %d", errInvalid, d.Owner, d.From, d.To)
@@ -92,7 +91,7 @@ func (o *order) next(at uint64) error {
 	return nil
 }
 
-// synced returns who was absorbed up to a version.
+// synced returns the nodes that were absorbed up to version.
 func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
 	var out []kmutex.Node
 	for _, a := range absorbed {

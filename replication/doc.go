@@ -1,43 +1,40 @@
-// Package replication keeps what must outlive a gateway: the tickets of the
-// ticket API, with their places in line and their slots.
+// Package replication keeps copies of a gateway's tickets at other gateways, so that the tickets,
+// their places in line and their slots outlive it.
 //
 // # What it promises
 //
 // A change is synced when all p ring successors of the gateway that made it
-// have acknowledged it, and former ones have dropped their replicas. A gateway answers a ticket's holder only after the
-// change is synced. So as long as at most p gateways are lost before the others
-// have refilled what went with them, nothing that a holder was told is ever
-// missing, and whoever takes over has exactly one state of it: the newest.
+// have acknowledged it, and its former successors have dropped their replicas. A gateway answers a
+// ticket's holder only after the change is synced. So as long as at most p gateways are lost before
+// the others have made new replicas, no answer to a holder is ever forgotten, and the gateway that
+// takes a ticket over has its newest state.
 //
 // # Model
 //
 // The package is pure: no clock, goroutine, lock, random source or I/O. One
 // [Table] is one pool at one incarnation of a gateway, its owner. Each change
-// takes the table's version one up. [Replicator] says what the owner sends to
-// whom, and up to which version its table is synced; [ReplicaSet] is the other end,
-// all replicas that a gateway keeps for others. A [Push] goes from the one to the
-// other, an [Ack] back.
+// increments the table's version. [Replicator] decides which push the owner sends to
+// which successor, and up to which version its table is synced; [ReplicaSet] is the other end,
+// all replicas that a gateway keeps for others. A [Push] goes from the owner to the
+// successor, an [Ack] back.
 //
-// A push holds what changed since the version that the replica has. When that is
-// too much, or the table no longer knows what was deleted since, the whole table
-// goes, in chunks; the replica shows none of them before the last one is there, so
-// a replica is always one state that the table had.
+// A push holds the changes since the replica's version. If they are too many, or the table no
+// longer knows the deletions among them, the whole table goes, in chunks; the replica shows none of
+// them before the last has arrived, so a replica is always one state that the table had.
 //
-// When gateways are lost, the others bring the replicas they have to the home of
-// the pool, and [PlanHandOvers] plans who takes over what: of each lost gateway the
-// newest replica goes to its successor, who takes it into a table of its own
-// ([Table.Absorb]) and notes whose it was. That note is a change like any
-// other: once it is synced, the replicas of the lost gateway are no longer needed
-// and the successor is answerable. When the successor is lost in its turn, its replicas
-// hold what it had taken over.
+// When gateways are lost, the others send their replicas of them to the home of the pool, and
+// [PlanHandOvers] plans the hand-overs: the newest replica of each lost gateway goes to its
+// successor, which adds it to its own table ([Table.Absorb]) and notes the lost gateway's name. The
+// note is a change like any other: once it is synced, the replicas of the lost gateway are no longer
+// needed and the successor answers for the tickets. If the successor is lost in its turn, its
+// replicas hold the absorbed tickets, too.
 //
-// A gateway that starts again is a new incarnation with an empty table. What it
-// had kept on disk (package disk), its own last table and its replicas, are
-// replicas of lost owners like all others.
+// A gateway that starts again is a new incarnation with an empty table. Its own last table and its
+// replicas, if it kept them on disk (package disk), are replicas of lost owners like all others.
 //
 // # Source
 //
-// Replication to successors is that of V. Reddy, P. Mittal, I. Gupta, "Fair K
+// Replication to successors follows V. Reddy, P. Mittal, I. Gupta, "Fair K
 // Mutual Exclusion Algorithm for Peer to Peer Systems", ICDCS 2008, section 5.
 // Where the paper broadcasts a change to the replicas, here a change is pushed
 // to each on its own and counts when all have acknowledged it; where the first

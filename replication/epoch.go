@@ -17,18 +17,17 @@ var errOtherEpoch = errors.New("replication: not a report of this epoch")
 // EpochReport is what one gateway tells a pool's home when an epoch ends.
 type EpochReport struct {
 	kmutex.Report
-	// Left is what it knows of the tickets that lost gateways left; nil in pools
-	// without tickets.
+	// Left is the gateway's knowledge of lost gateways' tickets; nil in pools without tickets.
 	Left *Report `json:",omitempty"`
-	// Unknown tells for how long this gateway has known that nobody knows a lost
-	// gateway's tickets.
+	// Unknown holds the lost gateways whose tickets no living gateway knows, and for how long
+	// this gateway has known that.
 	Unknown map[kmutex.Node]time.Duration `json:",omitempty"`
-	// Claimed are the tokens that these tickets may have, where that is known.
+	// Claimed are the tokens that unknown tickets may have; no entry: not known.
 	Claimed map[kmutex.Node]kmutex.TokenSet `json:",omitempty"`
 }
 
-// Validate reports what is wrong with what r says about tickets. [kmutex.PlanEpoch]
-// judges the rest.
+// Validate returns what is wrong with the part of r about tickets. [kmutex.PlanEpoch] checks the
+// rest.
 func (r *EpochReport) Validate() error {
 	if err := validateAges(r.Unknown); err != nil {
 		return err
@@ -47,23 +46,22 @@ func (r *EpochReport) Validate() error {
 	return r.Left.Validate()
 }
 
-// EpochAnswer is how that gateway begins the next one.
+// EpochAnswer is the home's answer to an [EpochReport]: how that gateway begins the next epoch.
 type EpochAnswer struct {
 	Install *kmutex.Install
-	// HandOvers is what it takes over from lost gateways. The Install has these
-	// tickets under the numbers given here.
+	// HandOvers are the tickets that the gateway takes over from lost gateways. The Install has
+	// them under the numbers given here.
 	HandOvers []HandOver `json:",omitempty"`
 	// Settled are lost gateways whose replicas are no longer needed.
 	Settled []kmutex.Node `json:",omitempty"`
-	// Unknown are lost gateways whose tickets nobody knows. Every gateway remembers
-	// since when, and which tokens these may have: it may be home next. Ages tells for how
-	// long any gateway has known that.
+	// Unknown are lost gateways whose tickets no living gateway knows. Every gateway remembers
+	// since when, and which tokens the tickets may have: it may be home next. Ages holds the
+	// longest time that any gateway has known that.
 	Unknown []kmutex.Node                 `json:",omitempty"`
 	Ages    map[kmutex.Node]time.Duration `json:",omitempty"`
 }
 
-// Validate reports what is wrong with what a says about tickets. The machine judges the
-// install.
+// Validate returns what is wrong with the part of a about tickets. The machine checks the install.
 func (a *EpochAnswer) Validate() error {
 	if a.Install == nil {
 		return fmt.Errorf("%w: an answer without an install", errInvalid)
@@ -95,7 +93,7 @@ func validateAges(ages map[kmutex.Node]time.Duration) error {
 type EpochChange struct {
 	change    kmutex.EpochChange
 	lost      []Lost
-	unknown   time.Duration // after which those nobody knows are over
+	unknown   time.Duration // after which unknown tickets have expired
 	handOvers Plan
 	doubled   []kmutex.Token
 	awaited   map[kmutex.Node]bool
@@ -103,9 +101,9 @@ type EpochChange struct {
 	answers   map[kmutex.Node]*EpochAnswer
 }
 
-// NewEpochChange waits for the reports of members. lost are the gateways of which
-// there may be tickets; none in pools without. After unknown nothing is held any more
-// that a lost gateway had given out, if nobody has known its tickets for so long.
+// NewEpochChange returns an epoch change that waits for the reports of members. lost are the lost
+// gateways that may have left tickets; none in pools without tickets. Tickets that no gateway has
+// known for as long as unknown have expired.
 func NewEpochChange(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, unknown time.Duration) *EpochChange {
 	e := &EpochChange{change: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
 	for _, m := range members {
@@ -117,15 +115,15 @@ func NewEpochChange(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, un
 // Missing returns the members whose reports are still to come, in ascending order.
 func (e *EpochChange) Missing() []kmutex.Node { return slices.Sorted(maps.Keys(e.awaited)) }
 
-// Planned tells whether there is a plan, of which some gateway may know.
+// Planned reports whether the epoch is planned, so that a gateway may have its answer.
 func (e *EpochChange) Planned() bool { return e.answers != nil }
 
-// Answer returns how a member begins the epoch; nil before all have reported, or
-// if it is no member.
+// Answer returns how member n begins the epoch; nil before all have reported, or if n is no
+// member.
 func (e *EpochChange) Answer(n kmutex.Node) *EpochAnswer { return e.answers[n] }
 
-// Admit takes in a report. The last one awaited makes the plan. A report that
-// has come before changes nothing: its sender has not got its answer.
+// Admit takes in a report. With the last missing report it plans the epoch. A second report of
+// one member changes nothing: the answer to the first was lost.
 func (e *EpochChange) Admit(r EpochReport) error {
 	if r.Epoch != e.change.Epoch {
 		return fmt.Errorf("%w: it is for epoch %d, not %d", errOtherEpoch, r.Epoch, e.change.Epoch)
@@ -141,8 +139,8 @@ func (e *EpochChange) Admit(r EpochReport) error {
 	return e.plan()
 }
 
-// Unknown are the lost gateways whose tickets nobody knows: until their slots
-// have run out, the tokens that these may have are withheld.
+// Unknown returns the lost gateways whose tickets no living gateway knows. The tokens that the
+// tickets may have are withheld until their slots have run out.
 func (e *EpochChange) Unknown() []kmutex.Node { return e.handOvers.Unknown }
 
 func (e *EpochChange) plan() error {
@@ -177,12 +175,12 @@ func (e *EpochChange) plan() error {
 	return nil
 }
 
-// Doubled are tokens that two tickets ran with. Only a defect can do that.
+// Doubled returns the tokens that two tickets ran with. Only a defect can do that.
 func (e *EpochChange) Doubled() []kmutex.Token { return e.doubled }
 
-// part gives the second ticket of a doubled token a number of its own, that no
-// token has: it goes on as one too many, and nobody gets its token after it. An
-// epoch that cannot begin would help nobody.
+// part gives the second ticket of a doubled token a number that no other token has. The ticket
+// goes on, beyond k, and its token is not granted again. To refuse the epoch instead would stop the
+// pool.
 func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 	var running kmutex.TokenSet
 	spare := kmutex.Token(kmutex.MaxK - 1)
@@ -204,10 +202,10 @@ func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 	return doubled
 }
 
-// isToken tells tokens from what else a report may have: no token, or an invalid one.
+// isToken reports whether q is a token, and neither [kmutex.NoToken] nor out of range.
 func isToken(q kmutex.Token) bool { return q >= 0 && q < kmutex.MaxK }
 
-// planHandOvers plans who takes over what lost gateways left, by successor.
+// planHandOvers plans the hand-overs of lost gateways' tickets and returns them by successor.
 func (e *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
 	if len(e.lost) == 0 {
 		return nil
@@ -220,7 +218,7 @@ func (e *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
 				used.Add(g.Token)
 			}
 		}
-		if r.Installed+1 == e.change.Epoch { // its word on free tokens is not from before
+		if r.Installed+1 == e.change.Epoch { // else a later epoch may have given its free tokens away
 			used.AddAll(r.Free)
 		}
 		if r.Left != nil {
@@ -244,7 +242,7 @@ func (e *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
 	return bySuccessor
 }
 
-// addHandOvers adds to a successor's report what it takes over.
+// addHandOvers adds the tickets that a successor takes over to its report.
 func addHandOvers(r *kmutex.Report, handOvers []HandOver) {
 	for _, h := range handOvers {
 		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)

@@ -35,8 +35,8 @@ func told(n kmutex.Node, running ...kmutex.Grant) EpochReport {
 	return EpochReport{Report: kmutex.Report{Node: n, Epoch: 2, Installed: 1, Tokens: kmutex.NewTokenSet(2), Running: running}}
 }
 
-// A token that two tickets run with does not keep the epoch from being formed:
-// the second is one too many until it ends.
+// A token that two tickets run with does not stop the epoch from beginning: the second ticket runs
+// beyond k until it ends.
 func TestDoubledToken(t *testing.T) {
 	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, nil,
 		told(1, kmutex.Grant{Request: 1, Token: 1}), told(2, kmutex.Grant{Request: 1, Token: 1}, kmutex.Grant{Request: 2, Token: 0}))
@@ -67,7 +67,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 	}
 }
 
-// Reports of another epoch, or of nobody that is awaited, change nothing.
+// Reports of another epoch, or of a gateway that is not awaited, change nothing.
 func TestReportsThatDoNotCount(t *testing.T) {
 	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, admission.MaxTTL)
 	old := told(1)
@@ -80,8 +80,8 @@ func TestReportsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// Tickets that nobody knows withhold what was missing when that was known first, and not
-// what a later loss takes along.
+// Unknown tickets withhold the tokens that were missing when the tickets were first known to be
+// unknown, not tokens that a later loss takes along.
 func TestUnknownClaimsNoLaterLoss(t *testing.T) {
 	var memory Unknown
 	plan := func(epoch uint64, owed bool, missing ...kmutex.Token) *kmutex.Install {
@@ -106,7 +106,7 @@ func TestUnknownClaimsNoLaterLoss(t *testing.T) {
 		{false, []kmutex.Token{1, 2}, "{1,2}"},
 		{true, []kmutex.Token{0, 1, 2}, "{0,1,2}"}, // another one is lost
 		{false, []kmutex.Token{0, 1, 2}, "{1,2}"},  // and its lease is over
-		{false, []kmutex.Token{1}, "{1}"},          // somebody has one after all
+		{false, []kmutex.Token{1}, "{1}"},          // a living gateway has token 2 after all
 		{false, []kmutex.Token{1, 2}, "{1}"},
 	} {
 		if got := plan(uint64(2+i), c.owed, c.missing...).Withheld.String(); got != c.want {
@@ -115,10 +115,10 @@ func TestUnknownClaimsNoLaterLoss(t *testing.T) {
 	}
 }
 
-// How long a lost gateway's tickets have been unknown counts on when all that knew it first are
-// lost in their turn, one after the other.
+// The time that a lost gateway's tickets have been unknown counts on when the gateways that knew it
+// first are lost in their turn.
 func TestUnknownOutlivesWhoKnewFirst(t *testing.T) {
-	const life = 3 * time.Second // of a gateway; each but the first meets the one before
+	const life = 3 * time.Second // of a gateway; each but the first meets its predecessor
 	var before *Unknown
 	for n := range 5 {
 		now, memory := time.Duration(n)*life, new(Unknown)
@@ -139,9 +139,8 @@ func TestUnknownOutlivesWhoKnewFirst(t *testing.T) {
 	}
 }
 
-// The successor of a lost gateway gets its tickets: the granted one runs on with a
-// token that is withheld, the waiting one keeps its place. What nobody knows
-// withholds what is missing.
+// The successor of a lost gateway gets its tickets: the granted ticket runs on with a withheld
+// token, the waiting ticket keeps its place. Unknown tickets withhold the missing tokens.
 func TestHandOverInTheEpoch(t *testing.T) {
 	dead := NewTable(3)
 	ids := []string{NewID([16]byte{1}, 3), NewID([16]byte{2}, 3)}

@@ -9,8 +9,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// FuzzEpochReport lets a peer report anything: the epoch is formed or refused,
-// and the machine of an honest member can begin with what it is told.
+// FuzzEpochReport lets a peer report anything: the epoch is planned or refused, and the machine of
+// an honest member can begin with its answer.
 func FuzzEpochReport(f *testing.F) {
 	left := NewReport(NewReplicator(NewTable(2)), NewReplicaSet(), func(kmutex.Node) bool { return true })
 	for _, r := range []EpochReport{

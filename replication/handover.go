@@ -8,27 +8,27 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Lost is a gateway that is gone, and who takes over what it left.
+// Lost is a lost gateway and the successor that takes over its tickets.
 type Lost struct {
 	Node      kmutex.Node
-	Successor kmutex.Node // 0 if nobody is there
-	// Over: nobody has known its tickets for so long that all have expired. If
-	// there still is no replica, nothing that it had given out is held any more.
+	Successor kmutex.Node // 0: none
+	// Over: the tickets have been unknown for so long that all have expired. If there still is
+	// no replica, none of the lost gateway's slots is in use any more.
 	Over bool
 }
 
-// Report is what a living gateway knows of the tickets that lost ones left.
+// Report is a living gateway's knowledge of lost gateways' tickets.
 type Report struct {
 	Node kmutex.Node `json:"node"`
-	// Absorbed by this gateway's own table, and up to which version that is
-	// synced.
+	// Absorbed are the lost gateways in this gateway's own table, which is synced up to version
+	// Synced.
 	Absorbed []Absorbed `json:"absorbed,omitempty"`
 	Synced   uint64     `json:"synced,omitempty"`
 	// Replicas are whole tables of lost gateways.
 	Replicas []*Delta `json:"replicas,omitempty"`
 }
 
-// Validate reports what is wrong with r.
+// Validate returns what is wrong with r.
 func (r *Report) Validate() error {
 	if r.Node == 0 {
 		return fmt.Errorf("%w: a report of nobody", errInvalid)
@@ -44,21 +44,21 @@ func (r *Report) Validate() error {
 	return nil
 }
 
-// HandOver is what one successor takes over from one lost gateway.
+// HandOver is the tickets that one successor takes over from one lost gateway.
 type HandOver struct {
 	Owner     kmutex.Node `json:"owner"`
 	Successor kmutex.Node `json:"successor"`
 	// Records in order of arrival. The granted ones run in the new epoch.
 	Records []Record `json:"records,omitempty"`
-	// Absorbed are those whose tickets the lost gateway had taken over itself;
-	// they are among Records.
+	// Absorbed are the gateways whose tickets the lost gateway had taken over itself; these
+	// tickets are among Records.
 	Absorbed []kmutex.Node `json:"absorbed,omitempty"`
 	// Tickets are the numbers of the records in the new epoch, in their order. The
 	// home gives them when it plans the epoch.
 	Tickets []kmutex.Request `json:"tickets,omitempty"`
 }
 
-// Validate reports what is wrong with b.
+// Validate returns what is wrong with h.
 func (h *HandOver) Validate() error {
 	if h.Owner == 0 || h.Successor == 0 || slices.Contains(h.Absorbed, 0) {
 		return fmt.Errorf("%w: a hand-over from node %d to node %d", errInvalid, h.Owner, h.Successor)
@@ -71,27 +71,25 @@ func (h *HandOver) Validate() error {
 	return nil
 }
 
-// Plan is the plan for what lost gateways left of one pool.
+// Plan is the plan for the tickets that lost gateways left in one pool.
 type Plan struct {
 	HandOvers []HandOver
-	// Unknown are lost gateways of which there is no replica, or no successor: all their
-	// successors were lost with them. Slots that they had given out may be held
-	// until the longest times to live are over, so the tokens that these may have must be
+	// Unknown are lost gateways without a replica or without a successor. Their slots may be in
+	// use until the longest time to live is over, so the tokens that the slots may have must be
 	// withheld, see [Unknown].
 	Unknown []kmutex.Node
-	// Settled are lost gateways whose tickets a living one has taken over and
-	// synced: nobody needs their replicas any more.
+	// Settled are lost gateways whose tickets a living gateway has taken over and synced: their
+	// replicas are no longer needed.
 	Settled []kmutex.Node
 }
 
-// PlanHandOvers plans, at the pool's home, who takes over what lost gateways left. It
-// wants the reports of all living gateways, the gateways lost since the pool
-// had its first ticket in the order of their losses, and the tokens that living
-// gateways have.
+// PlanHandOvers plans, at the pool's home, which successor takes over which tickets of lost
+// gateways. It wants the reports of all living gateways, the gateways lost since the pool had its
+// first ticket in the order of their losses, and the tokens that living gateways have.
 //
-// A slot in a replica whose token somebody living has, or which a later use of the
-// token is known of, has been released since; it is not handed on. That is for
-// sure, for a slot keeps its token for as long as it lasts, in all epochs.
+// If a living gateway has the token of a slot in a replica, or a later use of the token is known,
+// the slot has been released since and is not handed over. This is certain because a slot keeps its
+// token for as long as it lasts, through all epochs.
 func PlanHandOvers(lost []Lost, running kmutex.TokenSet, reports []Report) Plan {
 	var e Plan
 	newest := make(map[kmutex.Node]*Delta)
@@ -109,8 +107,8 @@ func PlanHandOvers(lost []Lost, running kmutex.TokenSet, reports []Report) Plan 
 	}
 	slices.Sort(e.Settled)
 	e.Settled = slices.Compact(e.Settled)
-	// What a lost gateway had taken over itself is in its own replica, newer; if that
-	// one is used. It was taken over by one that was lost later.
+	// A gateway that absorbed another was lost after it. If the absorber's replica is used, it
+	// has the absorbed tickets, and newer.
 	for _, l := range slices.Backward(lost) {
 		if d := newest[l.Node]; d != nil && !taken[l.Node] {
 			for _, a := range d.Absorbed {
@@ -145,7 +143,7 @@ func handOver(d *Delta, successor kmutex.Node) HandOver {
 	return b
 }
 
-// dropReleased takes out slots that somebody else has the token of.
+// dropReleased takes out slots whose token has another, later use.
 func (p *Plan) dropReleased(running kmutex.TokenSet) {
 	last := make(map[kmutex.Token]Fence)
 	for _, b := range p.HandOvers {

@@ -9,8 +9,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// idSecret is how many random bytes a ticket's id holds: who has the id has
-// the ticket.
+// idSecret is the number of random bytes in a ticket's id. The id is all it takes to use the
+// ticket.
 const idSecret = 16
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -21,8 +21,8 @@ func NewID(secret [idSecret]byte, owner kmutex.Node) string {
 	return idEncoding.EncodeToString(secret[:]) + "-" + strconv.FormatUint(uint64(owner), 36)
 }
 
-// ParseID returns the node that took the ticket in. It, or else its successor, knows
-// the ticket. An id has one spelling; any other string is an error.
+// ParseID returns the node that took the ticket in. That node, or its successor after its loss,
+// knows the ticket. An id has one spelling; any other string is an error.
 func ParseID(id string) (owner kmutex.Node, err error) {
 	text, number, _ := strings.Cut(id, "-")
 	var secret [idSecret]byte

@@ -11,8 +11,8 @@ const maxPush = 1 << 20
 
 // Push is what an owner sends to one of its successors.
 type Push struct {
-	// Seq numbers the pushes of one owner: a replica takes no older one after a
-	// newer one.
+	// Seq numbers the pushes of one owner: a replica drops a push that is older than one it has
+	// taken in.
 	Seq   uint64      `json:"seq"`
 	Owner kmutex.Node `json:"owner"`
 	// Retire: the replica is no longer needed; there is no Delta.
@@ -26,7 +26,7 @@ type Ack struct {
 	Progress
 }
 
-// Validate reports what makes the push invalid.
+// Validate returns why no correct gateway sends p.
 func (p *Push) Validate() error {
 	if p.Owner == 0 || p.Seq == 0 || p.Retire != (p.Delta == nil) || p.Delta != nil && p.Delta.Owner != p.Owner {
 		return fmt.Errorf("%w: push %d of node %d", errInvalid, p.Seq, p.Owner)

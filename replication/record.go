@@ -25,14 +25,13 @@ const (
 var (
 	// errFull: the table holds as many tickets as it may.
 	errFull = errors.New("replication: too many tickets")
-	// errInvalid: something that no gateway that works sends.
+	// errInvalid: no correct gateway sends this.
 	errInvalid = errors.New("replication: invalid")
-	// ErrGap: a change that does not follow on what the replica has. The
-	// acknowledgement tells what it has.
+	// ErrGap: the change does not follow the replica's version, which the acknowledgement tells.
 	ErrGap = errors.New("replication: changes are missing before this one")
 )
 
-// Record is what outlives its gateway of one ticket.
+// Record is the part of a ticket that outlives its gateway.
 type Record struct {
 	// ID is unguessable, see [NewID].
 	ID string `json:"id"`
@@ -44,29 +43,28 @@ type Record struct {
 	TTL time.Duration `json:"ttl"`
 	// Left is how much longer the ticket would have lived when its owner wrote this, and
 	// HoldLeft how much longer its hold could have lasted; 0: not known. An owner writes Left
-	// as long as it has promised the holder no more than that: it is about to leave in order and
-	// writes each sign, or it has taken the ticket over and there was none since.
+	// only if it has promised the holder no more: it is about to leave in order and writes each
+	// sign, or it has taken the ticket over and the holder gave no sign since.
 	Left     time.Duration         `json:"left,omitempty"`
 	HoldLeft time.Duration         `json:"hold_left,omitempty"`
 	State    admission.TicketState `json:"state"`
 	// Token and Fence of a granted ticket.
 	Token kmutex.Token `json:"token,omitempty"`
 	Fence Fence        `json:"fence,omitzero"`
-	// HoldMax is how long the ticket may keep its slot, and Ends when that is over,
-	// in nanoseconds of Unix time; 0: as long as it is renewed, and not granted.
+	// HoldMax is how long the ticket may keep its slot; 0: for as long as it is renewed. Ends is
+	// when HoldMax is over, in nanoseconds of Unix time; 0: not granted, or no HoldMax.
 	HoldMax time.Duration `json:"hold_max,omitempty"`
 	Ends    int64         `json:"ends,omitempty"`
-	// Used: a request is, or was, in flight on the slot; no other may be.
+	// Used: a request is, or was, in flight on the slot; a second one is refused.
 	Used bool `json:"used,omitempty"`
-	// UsedBy names the call that asked for that, so that it may ask again when the
-	// answer was lost. It is a secret between gateways.
+	// UsedBy names the call that set Used, so that the call may be repeated if its answer was
+	// lost. It is a secret between gateways.
 	UsedBy string `json:"used_by,omitempty"`
-	// Note says who asked, for people.
+	// Note is the holder's free text, for people.
 	Note string `json:"note,omitempty"`
 }
 
-// Fence numbers the uses of a pool's tokens: of two uses of one token the later
-// one has the greater fence.
+// Fence numbers the uses of a pool's tokens: a later use of a token has a greater fence.
 type Fence struct {
 	Epoch  uint64 `json:"epoch"`
 	Serial uint64 `json:"serial"`
@@ -77,7 +75,7 @@ func (f Fence) less(g Fence) bool {
 	return f.Epoch < g.Epoch || f.Epoch == g.Epoch && f.Serial < g.Serial
 }
 
-// Validate reports what no record in order has.
+// Validate returns why no correct gateway writes r.
 func (r *Record) Validate() error {
 	if _, err := ParseID(r.ID); err != nil {
 		return err

@@ -8,28 +8,28 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Progress is how far a replica has come.
+// Progress is the state of a replica.
 type Progress struct {
-	// Version that the replica has; 0: none, there is no replica.
+	// Version is the table's version that the replica has; 0: there is no replica.
 	Version uint64 `json:"version"`
-	// Staged is how far the transfer of the whole table has come that will
-	// replace it; 0: none is under way.
+	// Staged is the version that the transfer of a whole table, which will replace the replica,
+	// has reached; 0: no transfer is under way.
 	Staged uint64 `json:"staged,omitempty"`
 }
 
-// Replica is what a successor has of one owner's table.
+// Replica is a successor's copy of one owner's table.
 type Replica struct {
 	owner  kmutex.Node
-	have   *store // nil until a whole table is there
-	stage  *store // the whole table that is coming in
+	have   *store // nil until a whole table has arrived
+	stage  *store // the whole table that is arriving
 	synced uint64
 	seq    uint64 // of the newest push
 }
 
-// NewReplica returns a replica that has nothing yet.
+// NewReplica returns an empty replica.
 func NewReplica(owner kmutex.Node) *Replica { return &Replica{owner: owner} }
 
-// Version that the replica has; 0: none.
+// Version returns the table's version that the replica has; 0: none.
 func (r *Replica) Version() uint64 {
 	if r.have == nil {
 		return 0
@@ -37,7 +37,7 @@ func (r *Replica) Version() uint64 {
 	return r.have.version
 }
 
-// progress of the replica, for the acknowledgement.
+// progress returns the replica's progress, for the acknowledgement.
 func (r *Replica) progress() Progress {
 	p := Progress{Version: r.Version()}
 	if r.stage != nil {
@@ -46,7 +46,7 @@ func (r *Replica) progress() Progress {
 	return p
 }
 
-// Records of the version that the replica has, in order of arrival.
+// Records returns the replica's records in order of arrival.
 func (r *Replica) Records() []Record {
 	if r.have == nil {
 		return nil
@@ -54,8 +54,8 @@ func (r *Replica) Records() []Record {
 	return records(maps.Values(r.have.live))
 }
 
-// Apply takes in a delta. It fails with ErrGap when changes before it are
-// missing, and otherwise when the delta is invalid; then nothing has changed. Older deltas and
+// Apply takes in a delta. It returns ErrGap if changes before the delta are missing, and another
+// error if the delta is invalid or too large; after an error nothing has changed. Older deltas and
 // repetitions are harmless.
 func (r *Replica) Apply(d *Delta) error {
 	if err := d.Validate(); err != nil {
@@ -84,8 +84,8 @@ func (r *Replica) apply(d *Delta) error {
 	return nil
 }
 
-// applyChunk takes in a part of the whole table. The first part starts over:
-// the owner only starts over when the rest can no longer be had.
+// applyChunk takes in a chunk of the whole table. The first chunk drops those before it: the owner
+// starts over only if it can no longer complete them.
 func (r *Replica) applyChunk(d *Delta) error {
 	stage := r.stage
 	if d.From == 0 {
@@ -110,9 +110,8 @@ func (r *Replica) applyChunk(d *Delta) error {
 	return nil
 }
 
-// Since returns the changes after a version in one delta, or the whole replica; nil
-// if there is none. It is how a replica goes to disk and, with version 0, to the
-// home of the pool.
+// Since returns the changes after version in one delta, or the whole replica; nil if it is empty.
+// The disk gets a replica in this way and, with version 0, the home of the pool.
 func (r *Replica) Since(version uint64) *Delta {
 	if r.have == nil {
 		return nil

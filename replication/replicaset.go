@@ -9,19 +9,18 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// ReplicaSet are all replicas that a gateway keeps for one pool, by owner: of members
-// whose successor it is, and of lost gateways until somebody has taken over what
-// they left. There is at most one for each member and each lost gateway that the
-// view knows.
+// ReplicaSet holds all replicas that a gateway keeps for one pool, by owner: of members whose
+// successor it is, and of lost gateways until their tickets have been taken over. There is at most
+// one for each member and each lost gateway that the view knows.
 type ReplicaSet struct{ of map[kmutex.Node]*Replica }
 
-// NewReplicaSet returns no replicas.
+// NewReplicaSet returns an empty set.
 func NewReplicaSet() *ReplicaSet { return &ReplicaSet{of: make(map[kmutex.Node]*Replica)} }
 
 // Of returns the replica of an owner's table; nil if there is none.
 func (r *ReplicaSet) Of(owner kmutex.Node) *Replica { return r.of[owner] }
 
-// Owners returns whose replicas there are, in ascending order.
+// Owners returns the owners of the replicas, in ascending order.
 func (r *ReplicaSet) Owners() []kmutex.Node {
 	out := make([]kmutex.Node, 0, len(r.of))
 	for n, mine := range r.of {
@@ -34,10 +33,9 @@ func (r *ReplicaSet) Owners() []kmutex.Node {
 }
 
 // Receive takes in a push and returns the acknowledgement. A gateway that keeps its replicas on
-// disk sends it when the disk has what was pushed. The caller has made
-// sure that it comes from its owner and that the owner is no lost member. After
-// ErrGap the acknowledgement must be sent all the same: it tells the owner where
-// to go on. After other errors it must not.
+// disk sends it once the push is on disk. The caller has made sure that the push comes from its
+// owner and that the owner is not lost. After ErrGap the acknowledgement must be sent all the same:
+// it tells the owner where to go on. After other errors it must not.
 func (r *ReplicaSet) Receive(p *Push) (Ack, error) {
 	if err := p.Validate(); err != nil {
 		return Ack{}, err
@@ -47,7 +45,7 @@ func (r *ReplicaSet) Receive(p *Push) (Ack, error) {
 		mine = NewReplica(p.Owner)
 		r.of[p.Owner] = mine
 	}
-	if p.Seq <= mine.seq { // overtaken by a newer one
+	if p.Seq <= mine.seq { // overtaken by a newer push
 		return Ack{Seq: p.Seq, Progress: mine.progress()}, nil
 	}
 	mine.seq = p.Seq
@@ -62,8 +60,8 @@ func (r *ReplicaSet) Receive(p *Push) (Ack, error) {
 	return Ack{Seq: p.Seq, Progress: mine.progress()}, err
 }
 
-// Restore puts in a whole table that was kept on disk, or of an incarnation
-// that this process itself was.
+// Restore adds a whole table as a replica: one from disk, or the table of a former incarnation of
+// this process. It changes nothing if the set has a newer replica.
 func (r *ReplicaSet) Restore(whole *Delta) error {
 	if !whole.complete() {
 		return fmt.Errorf("%w: no whole table of node %d", errInvalid, whole.Owner)
@@ -84,14 +82,14 @@ func (r *ReplicaSet) Restore(whole *Delta) error {
 	return nil
 }
 
-// Drop drops the replicas of the owners that missed tells: they are not whole any more, and what
-// is in them may have changed since.
+// Drop drops the replicas of the owners for which missed returns true: their tables may have
+// changed unseen.
 func (r *ReplicaSet) Drop(missed func(owner kmutex.Node) bool) {
 	maps.DeleteFunc(r.of, func(n kmutex.Node, _ *Replica) bool { return missed(n) })
 }
 
-// Settled drops the replicas of lost nodes whose tickets have been taken
-// over and synced, as [Plan] tells.
+// Settled drops the replicas of the lost nodes, whose tickets have been taken over and synced, see
+// [Plan].
 func (r *ReplicaSet) Settled(lost ...kmutex.Node) {
 	for _, n := range lost {
 		delete(r.of, n)
@@ -111,9 +109,9 @@ func (r *ReplicaSet) absorbed(living func(kmutex.Node) bool) []kmutex.Node {
 	return slices.Compact(out)
 }
 
-// Follow takes in a view: replicas of owners that it has forgotten go, and so do
-// those of lost owners whose tickets a living one has taken over and synced, and parts of tables whose owner is lost. A
-// node that is newer than the view is a member of a later one.
+// Follow takes in a view. It drops the replicas of owners that the view has forgotten, the replicas
+// of lost owners whose tickets a living owner has taken over and synced, and half-transferred tables
+// of lost owners. A node newer than newest is a member of a later view.
 func (r *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
 	r.Settled(r.absorbed(member)...)
 	for owner, mine := range r.of {
@@ -130,8 +128,7 @@ func (r *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.N
 	}
 }
 
-// left returns the whole tables that lost nodes left, as far as there are
-// replicas here: this gateway's part of the report to the pool's home.
+// left returns the replicas of lost nodes as whole tables, for the report to the pool's home.
 func (r *ReplicaSet) left(lost func(kmutex.Node) bool) []*Delta {
 	var out []*Delta
 	for _, owner := range r.Owners() {
@@ -145,7 +142,7 @@ func (r *ReplicaSet) left(lost func(kmutex.Node) bool) []*Delta {
 	return out
 }
 
-// NewReport returns what a gateway with this table and these replicas has to say.
+// NewReport returns the report of the gateway that has r's table and the replicas c.
 func NewReport(r *Replicator, c *ReplicaSet, lost func(kmutex.Node) bool) Report {
 	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Replicas: c.left(lost)}
 }

@@ -7,33 +7,33 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Replicator is the owner's side of replication: what goes to whom, and up to
-// which version the table is synced.
+// Replicator is the owner's side of replication: it decides which push goes to which gateway, and
+// up to which version the table is synced.
 type Replicator struct {
 	table *Table
-	// successors have to acknowledge. Former ones keep their replicas until the present
-	// ones have caught up. Until they have dropped them nothing more is synced: after losses
-	// such a replica may be the only one that is left.
+	// successors have to acknowledge each change. Former successors keep their replicas until
+	// the present ones have caught up. Until they have dropped them no further change is synced:
+	// after losses such an old replica may be the only one left.
 	successors, former map[kmutex.Node]*successor
 	synced             uint64
 	seq                uint64
 	limit              int // of a push, in bytes of JSON
-	// greeted are members that started after this owner did. Such a one may have
-	// a replica on disk from when it was a successor, under its former number, and
-	// is told once that the replica is void.
+	// greeted are the members known so far. A member that started after this owner may have a
+	// replica on disk from the time when it was a successor, under its former number, and is
+	// told once that the replica is void.
 	greeted map[kmutex.Node]bool
 }
 
-// successor is one successor as its acknowledgements tell.
+// successor is the state of one successor as of its last acknowledgement.
 type successor struct {
 	Progress
-	began       uint64 // version of the table when the whole of it began to go
+	began       uint64 // version of the table when the transfer of the whole table began
 	outstanding uint64 // number of the push that has not been answered; 0: none
-	may         bool   // a former one may have a replica that would be used
+	may         bool   // former successor: it may have a replica that would be used
 }
 
-// NewReplicator returns the owner's side for a table that nobody has yet. A table
-// has one owner's side for as long as it lives.
+// NewReplicator returns the replicator of a table that no successor has yet. A table has one
+// replicator for as long as it lives.
 func NewReplicator(t *Table) *Replicator {
 	return &Replicator{
 		table: t, successors: make(map[kmutex.Node]*successor), former: make(map[kmutex.Node]*successor),
@@ -41,8 +41,8 @@ func NewReplicator(t *Table) *Replicator {
 	}
 }
 
-// Follow takes over the successors of a new view. A new one counts from now on;
-// one that is no member any more does not count.
+// Follow takes over the successors of a new view. A new successor counts from now on; a gateway
+// that is no longer a member does not count.
 func (r *Replicator) Follow(successors, members []kmutex.Node) {
 	gone := func(n kmutex.Node) bool { return !slices.Contains(members, n) }
 	before, restarted := r.successors, false // perhaps
@@ -79,17 +79,17 @@ func (r *Replicator) Follow(successors, members []kmutex.Node) {
 	r.settle()
 }
 
-// Synced returns the version up to which every change is synced. It never goes
-// back: what p successors had is not lost when a view adds one that has not.
+// Synced returns the version up to which every change is synced. It never goes back: a new
+// successor without a replica does not undo what p successors have acknowledged.
 func (r *Replicator) Synced() uint64 {
 	r.settle() // without successors, nothing else does
 	return r.synced
 }
 
-// caughtUp reports whether all present successors have all that was ever synced.
+// caughtUp reports whether all present successors have every synced change.
 func (r *Replicator) caughtUp() bool { return r.acknowledged() >= r.synced }
 
-// Lag tells how many versions each present successor is behind the table.
+// Lag returns how many versions each present successor is behind the table.
 func (r *Replicator) Lag() map[kmutex.Node]int {
 	lag := make(map[kmutex.Node]int, len(r.successors))
 	for n, s := range r.successors {
@@ -115,15 +115,14 @@ func (r *Replicator) settle() {
 	r.synced = max(r.synced, r.acknowledged())
 }
 
-// Outgoing is a push and where it goes.
+// Outgoing is a push and its receiver.
 type Outgoing struct {
 	To   kmutex.Node
 	Push *Push
 }
 
-// Next returns the pushes that may go now: to each gateway at most one at a
-// time, so that changes gather while one is under way. Each must be answered by
-// Acked or Failed.
+// Next returns the pushes to send now: at most one at a time to each gateway, so that changes gather
+// while a push is under way. The caller must answer each push with Acked or Failed.
 func (r *Replicator) Next() []Outgoing {
 	var out []Outgoing
 	synced := r.Synced()
@@ -167,15 +166,14 @@ func nodes(m map[kmutex.Node]*successor) []kmutex.Node {
 	return out
 }
 
-// Acked takes in the answer to a push. Answers to other pushes than the one
-// outstanding count nothing.
+// Acked takes in the answer to a push. Only the answer to the outstanding push counts.
 func (r *Replicator) Acked(from kmutex.Node, a Ack) {
 	s := r.successor(from)
 	if s == nil || s.outstanding != a.Seq {
 		return
 	}
 	s.outstanding, s.Progress = 0, a.Progress
-	if s.Version > r.table.Version() { // no gateway in order says so
+	if s.Version > r.table.Version() { // no correct gateway says so
 		s.Progress = Progress{}
 	}
 	if _, ok := r.former[from]; ok && s.Progress == (Progress{}) {
@@ -184,7 +182,7 @@ func (r *Replicator) Acked(from kmutex.Node, a Ack) {
 	r.settle()
 }
 
-// Failed says that a push will not be answered; it goes again.
+// Failed reports that a push will not be answered. Next returns it again.
 func (r *Replicator) Failed(to kmutex.Node, seq uint64) {
 	if s := r.successor(to); s != nil && s.outstanding == seq {
 		s.outstanding = 0

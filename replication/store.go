@@ -7,18 +7,18 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// maxTombstones bounds the deletions that are remembered. Who is further behind
-// gets the whole table.
+// maxTombstones bounds the deletions that are remembered. A replica that is further behind gets the
+// whole table.
 const maxTombstones = 16_384
 
-// store is one state of a table with enough of its past to say what changed
-// since a version. The owner's table and its replicas are both stores.
+// store is one state of a table with enough of its past to tell the changes since a version. The
+// owner's table and its replicas are both stores.
 type store struct {
 	version uint64
 	live    map[string]Put
 	dead    map[string]uint64 // deleted ids, by the version that deleted them
-	// log has the version and id of each change, in order; an entry counts only
-	// while live or dead has that version of that id.
+	// log has the version and id of each change, in order; an entry counts only while it is the
+	// version of its id in live or dead.
 	log       []Deletion
 	forgotten uint64 // deletions up to this version are not remembered
 	memory    int    // how many deletions are remembered
@@ -81,8 +81,8 @@ func (s *store) compact() {
 	})
 }
 
-// since returns what changed after version from, as far as limit bytes of JSON
-// go, and whether that is all.
+// since returns the changes after version from, up to limit bytes of JSON, and whether these are
+// all.
 func (s *store) since(from uint64, limit int) (d *Delta, all bool) {
 	d = &Delta{From: from, To: s.version}
 	first, _ := slices.BinarySearchFunc(s.log, from+1, func(c Deletion, at uint64) int {
@@ -91,7 +91,7 @@ func (s *store) since(from uint64, limit int) (d *Delta, all bool) {
 	limit -= deltaSize + absorbedSize*len(s.absorbed)
 	for _, c := range s.log[first:] {
 		put, living := s.live[c.ID]
-		if !s.counts(c) || !living && from == 0 { // who has nothing has nothing to delete
+		if !s.counts(c) || !living && from == 0 { // an empty replica has nothing to delete
 			continue
 		}
 		limit -= changeSize(&put.Record)
@@ -113,9 +113,8 @@ func (s *store) since(from uint64, limit int) (d *Delta, all bool) {
 	return d, d.To == s.version
 }
 
-// follow returns the next delta for a replica that has come as far as p. A transfer
-// of the whole table under way has begun at version began: it goes on unless a
-// deletion since then is forgotten.
+// follow returns the next delta for a replica with progress p. A transfer of the whole table that
+// began at version began goes on, unless a deletion since then is forgotten.
 func (s *store) follow(p Progress, began uint64, limit int) *Delta {
 	if p.Staged > 0 && p.Staged <= s.version && began >= s.forgotten {
 		return s.chunk(p.Staged, limit)
@@ -160,7 +159,7 @@ func (s *store) take(d *Delta) {
 	s.version = max(s.version, d.To)
 }
 
-// Upper bounds of the JSON that a delta and its parts make.
+// Upper bounds of the size in JSON of a delta and its parts, in bytes.
 const (
 	deltaSize    = 256
 	absorbedSize = 64

@@ -9,8 +9,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Table has all tickets of one pool at the gateway that answers for them. It
-// begins at version 1, empty: version 0 is to have no replica at all.
+// Table has all tickets of one pool at the gateway that answers for them. An empty table has
+// version 1: a replica of version 0 is none.
 type Table struct {
 	owner kmutex.Node
 	*store
@@ -26,7 +26,7 @@ func NewTable(owner kmutex.Node) *Table {
 // Owner returns the incarnation whose table this is.
 func (t *Table) Owner() kmutex.Node { return t.owner }
 
-// Version counts the changes.
+// Version returns the number of changes so far, plus 1.
 func (t *Table) Version() uint64 { return t.version }
 
 // Len returns the number of tickets.
@@ -50,9 +50,8 @@ func records(puts iter.Seq[Put]) []Record {
 	return out
 }
 
-// Put adds a ticket or changes its record, and returns the version that has to
-// be synced before its holder may be told. It fails if the
-// table is full or r is invalid; then nothing has changed.
+// Put adds a ticket or changes its record, and returns the version that has to be synced before the
+// holder may be told. It fails if the table is full or r is invalid; then nothing has changed.
 func (t *Table) Put(r Record) (version uint64, err error) {
 	if err := r.Validate(); err != nil {
 		return 0, err
@@ -68,7 +67,7 @@ func (t *Table) Put(r Record) (version uint64, err error) {
 	return t.version, nil
 }
 
-// Delete ends a ticket and reports whether it was there.
+// Delete ends a ticket and reports whether the table had it.
 func (t *Table) Delete(id string) bool {
 	if _, ok := t.live[id]; !ok {
 		return false
@@ -77,9 +76,9 @@ func (t *Table) Delete(id string) bool {
 	return true
 }
 
-// Absorb takes over what a lost gateway left, as [PlanHandOvers] planned it. The successor
-// may answer for these tickets when the version it returns is synced. To absorb
-// the same gateway again changes nothing.
+// Absorb takes over a lost gateway's tickets, as [PlanHandOvers] planned it. The successor may
+// answer for them once the returned version is synced. To absorb the same gateway again changes
+// nothing.
 func (t *Table) Absorb(b HandOver) (version uint64, err error) {
 	if err := b.Validate(); err != nil {
 		return 0, err
@@ -106,20 +105,19 @@ func (t *Table) Absorb(b HandOver) (version uint64, err error) {
 	return t.version, nil
 }
 
-// Absorbed returns the lost nodes whose tickets have been taken over, in order
-// of version.
+// Absorbed returns the lost nodes whose tickets have been taken over, in order of version.
 func (t *Table) Absorbed() []Absorbed { return slices.Clone(t.absorbed) }
 
-// Forget drops from the list of absorbed nodes those that the cluster itself
-// has forgotten, so that it does not grow for ever.
+// Forget drops absorbed nodes that the cluster itself has forgotten, so that the list does not grow
+// for ever. lost reports whether the cluster still lists a node as lost.
 func (t *Table) Forget(lost func(kmutex.Node) bool) { t.forget(lost) }
 
 func (s *store) forget(lost func(kmutex.Node) bool) {
 	s.absorbed = slices.DeleteFunc(s.absorbed, func(a Absorbed) bool { return !lost(a.Node) })
 }
 
-// Since returns the changes after a version in one delta, or the whole table if
-// its history does not reach back so far. It is how the table goes to disk.
+// Since returns the changes after version in one delta, or the whole table if its history does not
+// reach back so far. The disk gets the table in this way.
 func (t *Table) Since(version uint64) *Delta { return t.next(Progress{Version: version}, 0, maxInt) }
 
 const maxInt = int(^uint(0) >> 1)

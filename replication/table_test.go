@@ -204,8 +204,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// A transfer of the whole table that starts over, and is lost before it arrives, does
-// not go on where the one before it was.
+// If a transfer of the whole table starts over and its first chunk is lost, it does not go on where
+// the transfer before it was.
 func TestLostRestart(t *testing.T) {
 	table := NewTable(1)
 	table.memory = 1
@@ -273,8 +273,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What a lost gateway had taken over counts only if its own replica is used: the successor
-// of 2 took an older replica of it over, in which it had not taken over 1 yet.
+// The tickets that a lost gateway had absorbed count only if its own replica is used: the successor
+// of 2 took over an older replica, in which 2 had not absorbed 1 yet.
 func TestSettleChain(t *testing.T) {
 	absorbing := func(owner kmutex.Node, absorbed ...kmutex.Node) *Delta {
 		table := NewTable(owner)
@@ -292,8 +292,7 @@ func TestSettleChain(t *testing.T) {
 	}
 }
 
-// p successors lost together with their owner: nobody knows its tickets, and the
-// plan says so.
+// An owner is lost together with its p successors: its tickets are unknown, and the plan says so.
 func TestAllReplicasLost(t *testing.T) {
 	w := newWorld(1, 5, 2)
 	w.rng.Uint64()
@@ -351,8 +350,8 @@ func FuzzPush(f *testing.F) {
 		if json.Unmarshal(data, p) != nil {
 			return
 		}
-		// What is valid can be taken in, in any state of the replica; what is not
-		// changes nothing.
+		// A valid push can be taken in, in any state of the replica; an invalid push changes
+		// nothing.
 		valid := p.Validate()
 		c := NewReplicaSet()
 		_, _ = c.Receive(&Push{Seq: 1, Owner: 1, Delta: table.Since(0)})

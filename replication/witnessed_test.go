@@ -7,8 +7,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// A gateway that is lost before anybody has a replica of its empty table has no tickets
-// that nobody knows, if its successor was there before it.
+// A gateway that is lost before its empty table has a replica leaves no unknown tickets, if its
+// successor was a member before it.
 func TestLostJustAfterItJoined(t *testing.T) {
 	proven := 0
 	for seed := range uint64(50) {
@@ -39,7 +39,8 @@ func TestLostJustAfterItJoined(t *testing.T) {
 	}
 }
 
-// Who was there for a while only, or not next to the lost gateway all the time, knows nothing.
+// A gateway that was a member for a part of the time only, or not always next to the lost gateway,
+// is no witness.
 func TestWitnessed(t *testing.T) {
 	names := chordring.New([]string{"gw-1", "gw-2", "gw-3", "gw-4"}).Names() // in the order of the ring
 	self, lost := Stay{Name: names[2], Node: 3}, Stay{Name: names[0], Node: 5, Out: 9}
@@ -68,8 +69,8 @@ func TestWitnessed(t *testing.T) {
 	}
 }
 
-// A gateway that was away for a while does not know what members told meanwhile. One that
-// came back in the view in which it was lost was never away, unless what it has is older.
+// A gateway that was away does not know what members told holders meanwhile. A gateway that came
+// back in the view in which it was lost was never away, unless its replicas are older.
 func TestMissed(t *testing.T) {
 	for _, c := range []struct {
 		what       string

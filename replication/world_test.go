@@ -15,8 +15,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// world is some gateways, what is on the wire between them, and what the
-// tickets' holders have been told: the judge of all that is promised.
+// world is some gateways, the pushes on the wire between them, and the answers that tickets' holders
+// got. It checks the package's promises.
 type world struct {
 	rng     *rand.Rand
 	p       int // successors
@@ -32,21 +32,21 @@ type world struct {
 	holder  map[kmutex.Token]*truth
 	last    map[kmutex.Node]*gateway // as they were when they were lost
 	out     map[kmutex.Node]uint64   // when they were
-	spoke   map[kmutex.Node]bool     // that told any holder anything
-	// witnessed lost gateways are known to have told nothing.
+	spoke   map[kmutex.Node]bool     // gateways that told any holder anything
+	// witnessed counts the lost gateways that are known to have told nothing.
 	witnessed int
-	wrong     error // one told something
+	wrong     error // a witnessed gateway had told something
 	// now counts the steps, in seconds; alone is since when no living gateway tells of a ticket.
 	now   time.Duration
 	alone map[*truth]time.Duration
 	// reckless: any number of gateways may be lost at any time. Then tickets may be forgotten,
-	// and nobody may get a token that the holder of one relies on.
+	// but no other ticket may get a token that the holder of a forgotten ticket relies on.
 	reckless bool
 	settled  bool            // no lease of a lost gateway runs
-	disks    map[string]bool // who then tells and acknowledges nothing that the disk does not have, by name
+	disks    map[string]bool // names with a disk: they tell and acknowledge only what is on it, if reckless
 }
 
-// relied is how long a holder relies on a ticket of which nobody has told it anything.
+// relied is how long a holder relies on a ticket without any answer.
 const relied = 40 * time.Second
 
 type gateway struct {
@@ -58,7 +58,7 @@ type gateway struct {
 	tell       []tell
 	disk       []*Delta
 	written    uint64   // the version of the table that the disk has
-	acks       []letter // of what the disk does not have
+	acks       []letter // of changes that the disk does not have
 	unknown    Unknown
 }
 
@@ -70,8 +70,7 @@ type tell struct {
 	adopted bool // from a lost gateway: until then it tells the holder nothing at all
 }
 
-// truth is one ticket: all states that it ever had, and the newest of them that
-// its holder knows of.
+// truth is one ticket: all states that it ever had, and the newest that its holder was told.
 type truth struct {
 	id      string
 	history []Record // a zero Record: ended
@@ -157,10 +156,11 @@ func (w *world) join() {
 	}
 }
 
-// durable reports whether what a gateway says is on its disk.
+// durable reports whether g tells and acknowledges only what is on its disk.
 func (w *world) durable(g *gateway) bool { return w.reckless && w.disks[g.name] }
 
-// enter adds a gateway. What the last one of that name had is gone, or on disk, or in memory.
+// enter adds a gateway. The tables of the last gateway of that name are gone, or on disk, or in
+// memory.
 func (w *world) enter(node kmutex.Node, name string) {
 	g := &gateway{node: node, name: name, table: NewTable(node), replicas: NewReplicaSet()}
 	g.replicator = NewReplicator(g.table)
@@ -192,7 +192,7 @@ func (w *world) enter(node kmutex.Node, name string) {
 	w.newView()
 }
 
-// lastOf returns the last gateway of a name that was lost; nil: there was none.
+// lastOf returns the last lost gateway of a name; nil: there was none.
 func (w *world) lastOf(name string) (last *gateway) {
 	for _, g := range w.last {
 		if g.name == name && (last == nil || g.node > last.node) {
@@ -202,7 +202,7 @@ func (w *world) lastOf(name string) (last *gateway) {
 	return last
 }
 
-// all is all that a gateway knows.
+// all returns all tables that a gateway has, its own and the replicas.
 func (g *gateway) all() []*Delta {
 	all := []*Delta{g.table.Since(0)}
 	for _, owner := range g.replicas.Owners() {
@@ -213,14 +213,13 @@ func (g *gateway) all() []*Delta {
 	return all
 }
 
-// restart has a gateway lost and back at once: in one view it is one incarnation, in the next
-// another.
+// restart loses a gateway and brings it back at once: the next view has another incarnation of it.
 func (w *world) restart(g *gateway) {
 	w.remove(g)
 	w.enter(w.next, g.name)
 }
 
-// stays are the times of all gateways in the views.
+// stays returns the stays of all gateways.
 func (w *world) stays() []Stay {
 	var stays []Stay
 	for n, g := range w.living {
@@ -232,7 +231,7 @@ func (w *world) stays() []Stay {
 	return stays
 }
 
-// newView tells all gateways who is there.
+// newView tells all gateways the members.
 func (w *world) newView() {
 	ring, members := w.ring(), w.members()
 	w.findSuccessors()
@@ -249,7 +248,7 @@ func (w *world) newView() {
 	w.witness()
 }
 
-// witness has successors note that lost gateways told nothing.
+// witness notes the lost gateways that have told no holder anything, as [Witnessed] tells their successors.
 func (w *world) witness() {
 	stays := w.stays()
 	for _, l := range w.lost {
@@ -286,7 +285,7 @@ func (w *world) remove(g *gateway) {
 	w.lost = append(w.lost, Lost{Node: g.node, Successor: g.node})
 }
 
-// findSuccessors finds who takes over what lost gateways left: their successors' successors.
+// findSuccessors finds the living successors that take over lost gateways' tickets.
 func (w *world) findSuccessors() {
 	for i, l := range w.lost {
 		if w.isLiving(l.Successor) {
@@ -345,7 +344,7 @@ func (w *world) grant(g *gateway, t *truth) {
 	w.put(g, t, r)
 }
 
-// finish ends a ticket on its holder's word.
+// finish ends a ticket as its holder asks.
 func (w *world) finish(g *gateway, t *truth) {
 	if r, _ := g.table.Get(t.id); r.State == admission.TicketGranted && w.holder[r.Token] == t {
 		delete(w.holder, r.Token)
@@ -374,7 +373,7 @@ func (w *world) put(g *gateway, t *truth, r Record) {
 	g.tell = append(g.tell, tell{v, t, len(t.history) - 1, false})
 }
 
-// send puts on the wire what may go.
+// send puts the gateway's pushes on the wire.
 func (w *world) send(g *gateway) {
 	for _, o := range g.replicator.Next() {
 		data, err := json.Marshal(o.Push)
@@ -385,8 +384,8 @@ func (w *world) send(g *gateway) {
 	}
 }
 
-// deliver takes a letter from the wire: it arrives, or arrives twice, or is
-// lost, which its sender notices, or only seems to be lost.
+// deliver takes a letter from the wire. It arrives, or, with faults, arrives twice, is lost, which
+// the sender notices, or only seems to be lost.
 func (w *world) deliver(i int, faults bool) error {
 	l := w.wire[i]
 	fate := w.rng.IntN(10)
@@ -434,7 +433,7 @@ func (w *world) deliver(i int, faults bool) error {
 	return err
 }
 
-// tellHolders tells what is synced.
+// tellHolders tells holders the states that are synced.
 func (w *world) tellHolders(g *gateway) error {
 	synced := g.replicator.Synced()
 	if w.durable(g) {
@@ -459,7 +458,7 @@ func (w *world) write(g *gateway) {
 	w.wire, g.acks = append(w.wire, g.acks...), nil
 }
 
-// recover plans who takes over what, and tells some successors or all.
+// recover plans the hand-overs, and tells some successors or all.
 func (w *world) recover(all bool) error {
 	f, err := w.form()
 	if err != nil {
@@ -493,8 +492,8 @@ func (w *world) recover(all bool) error {
 	return w.check()
 }
 
-// form plans an epoch. Lost gateways do nothing any more, so nothing is owed; at times it is
-// all the same, as long as a lease would run.
+// form plans an epoch. Lost gateways have stopped, so nothing need be owed; at times it is owed all
+// the same, as while a lease runs.
 func (w *world) form() (*EpochChange, error) {
 	w.epoch++
 	members := w.members()
@@ -530,7 +529,7 @@ func (w *world) form() (*EpochChange, error) {
 	return f, w.giveOut(f)
 }
 
-// giveOut lets others have the tokens that an epoch frees.
+// giveOut gives the tokens that an epoch frees to other tickets.
 func (w *world) giveOut(f *EpochChange) error {
 	for _, n := range w.members() {
 		for _, q := range f.Answer(n).Install.Free.Tokens() {
@@ -562,8 +561,8 @@ func (w *world) relies(t *truth, q kmutex.Token) bool {
 	return r.State == admission.TicketGranted && r.Token == q
 }
 
-// handOver lets a successor take over what one lost gateway left. It has to say which
-// tokens the slots have now, if they are others.
+// handOver lets a successor take over one lost gateway's tickets. running has the tokens that their
+// slots have now.
 func (w *world) handOver(successor *gateway, i HandOver, running []kmutex.Grant) error {
 	v, err := successor.table.Absorb(i)
 	if err != nil {
@@ -576,7 +575,7 @@ func (w *world) handOver(successor *gateway, i HandOver, running []kmutex.Grant)
 			continue
 		}
 		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Request == i.Tickets[n] })
-		if at < 0 { // somebody else has its token
+		if at < 0 { // another ticket has its token
 			successor.table.Delete(r.ID)
 			t.history = append(t.history, Record{})
 			continue
@@ -601,8 +600,7 @@ func (w *world) where(t *truth) (at []kmutex.Node) {
 	return at
 }
 
-// check is about what is true at any time: no ticket is at two gateways, and no
-// token has two holders.
+// check checks what holds at any time: no ticket is at two gateways, and no token has two holders.
 func (w *world) check() error {
 	if w.wrong != nil {
 		return w.wrong
@@ -626,8 +624,8 @@ func (w *world) check() error {
 	return nil
 }
 
-// calm delivers everything until nothing moves, and checks that nothing is
-// missing that a holder was told.
+// calm delivers everything until nothing moves, and checks that every answer to a holder still
+// holds.
 func (w *world) calm() error {
 	if err := w.recover(true); err != nil {
 		return err
@@ -649,7 +647,7 @@ func (w *world) calm() error {
 			return err
 		}
 	}
-	w.spare = min(w.p, len(w.living)-1) // so many have a replica
+	w.spare = min(w.p, len(w.living)-1) // this many gateways have a replica
 	for _, n := range w.members() {
 		g := w.living[n]
 		if g.replicator.Synced() != g.table.Version() || !g.replicator.caughtUp() {
@@ -662,7 +660,7 @@ func (w *world) calm() error {
 	if err := w.recover(true); err != nil { // drops the replicas that are settled
 		return err
 	}
-	// Tokens that only the lost had are free again.
+	// Tokens that only lost gateways had are free again.
 	for q, t := range w.holder {
 		if w.where(t) == nil {
 			delete(w.holder, q)
@@ -711,7 +709,7 @@ func (w *world) successor(n kmutex.Node) kmutex.Node {
 	return 0
 }
 
-// step does anything that can happen.
+// step does one random thing that can happen.
 func (w *world) step() error {
 	w.now += time.Second
 	g := w.pick()
@@ -722,7 +720,7 @@ func (w *world) step() error {
 		w.send(g)
 	case x < 85:
 		if len(w.wire) > 0 {
-			// Mostly what is new, so that some letters take long.
+			// Mostly a new letter, so that some take long.
 			n := len(w.wire)
 			return w.deliver(max(w.rng.IntN(n), w.rng.IntN(n), w.rng.IntN(n)), true)
 		}
@@ -746,9 +744,9 @@ func (w *world) step() error {
 	return w.check()
 }
 
-// Beyond the promise: any number of gateways may be lost at any time, and come back with old
-// disks. One, two or all others keep copies of each. Nobody gets a token that the holder of a ticket
-// relies on, whoever knew it. When nobody relies on one any more, all tokens are back.
+// Beyond the promise: any number of gateways may be lost at any time, and come back with old disks.
+// One, two or all other gateways keep copies of each table. No ticket gets a token that another
+// ticket's holder relies on. When no holder relies on a token any more, all tokens are back.
 func TestLostWithAllWhoKnew(t *testing.T) {
 	schedules, unknown := 2000, 0
 	if testing.Short() {
@@ -785,9 +783,8 @@ func TestLostWithAllWhoKnew(t *testing.T) {
 	}
 }
 
-// The promise: as long as no more than p gateways are lost before the others
-// have refilled what went with them, no holder was told anything that is not
-// still so, and no token has two holders.
+// The promise: as long as at most p gateways are lost before the others have made new replicas,
+// every answer to a holder still holds, and no token has two holders.
 func TestRandomSchedules(t *testing.T) {
 	schedules := 1200
 	if testing.Short() {
@@ -808,9 +805,9 @@ func TestRandomSchedules(t *testing.T) {
 	}
 }
 
-// A gateway comes back with copies from before it was away, and the other one, which was alone
-// meanwhile, is lost before it has sent its table again: what it gave out stays withheld. So it does if
-// the gateway that came back is started again before it has dropped anything on disk.
+// A gateway comes back with old copies, and the other gateway, which was alone meanwhile, is lost
+// before it has sent its table again: the slots that it gave out stay withheld. So they do if the
+// first gateway is started again before it has dropped anything on disk.
 func TestBackWithOldCopies(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newWorld(seed, 2, places)
@@ -845,7 +842,7 @@ func TestBackWithOldCopies(t *testing.T) {
 }
 
 // A successor with a disk is killed and comes back at once, and the owner is lost before it has sent
-// its table again. What the owner has told is on that disk.
+// its table again. Everything that the owner has told is on that disk.
 func TestKilledBeforeItsDiskIsWritten(t *testing.T) {
 	told := 0
 	for i := range 400 {
@@ -897,8 +894,9 @@ func (w *world) between(name, next string) string {
 	panic("no name is free there")
 }
 
-// An owner and its successor are lost when the owner has just told what a former successor does
-// not know, which at times has just been started again. The slot stays withheld.
+// An owner and its successor are lost when the owner has just told a holder something that a former
+// successor does not know. At times the former successor has just been started again. The slot stays
+// withheld.
 func TestFormerSuccessor(t *testing.T) {
 	for i := range 600 {
 		w := newWorld(uint64(i), 2, 1)
@@ -938,9 +936,8 @@ func TestFormerSuccessor(t *testing.T) {
 	}
 }
 
-// Two losses at every boundary of messages: the owner is lost after some letters,
-// its successor after some more, while a slot that the owner had is ended and its token
-// goes to another gateway.
+// Two losses at every boundary of messages: the owner is lost after some letters, its successor
+// after some more, while one of the owner's slots ends and its token goes to another gateway.
 func TestTwoLosses(t *testing.T) {
 	for first := range 40 {
 		for second := range 40 {
