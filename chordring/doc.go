@@ -1,17 +1,16 @@
 // Package chordring computes a Chord ring over an agreed set of gateways.
 //
-// A [Ring] is immutable and a function of nothing but the names it is made of:
-// gateways that hold the same view hold the same ring, and answer the same to
-// every question below. The package keeps no clock, lock, goroutine or random
-// source, and asks nobody.
+// A [Ring] is immutable and depends only on the names that it is made of: gateways with the same
+// view have the same ring, and get the same answer from every method below. The package has no
+// clock, lock, goroutine, random source or I/O.
 //
 // # What differs from a Chord network
 //
 // In Chord a node knows O(log N) others and finds the owner of a key by asking
 // from finger to finger. Here serf gives every gateway the whole membership,
 // so [Ring.Owner] is a binary search and a look-up costs one message: straight
-// to the owner. [Ring.Route] still yields the path that Chord would take; the
-// lab's protocols that live on such paths take it.
+// to the owner. [Ring.Route] still yields the path that Chord would take, for the lab's protocols
+// that use such paths.
 //
 // Chord repairs its pointers while nodes come and go (stabilize, notify,
 // fix_fingers). Zave, "Reasoning about identifier spaces: how to make Chord

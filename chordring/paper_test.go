@@ -112,9 +112,8 @@ func TestFingersByDefinition(t *testing.T) {
 	}
 }
 
-// IV-D: a look-up goes to a finger that precedes the key, so it never passes
-// it; it comes to the key's predecessor and ends at that one's successor, the
-// owner.
+// IV-D: a look-up goes to a finger that precedes the key, so it never passes the key; it comes to
+// the key's predecessor and ends at the predecessor's successor, the owner.
 func TestRouteNeverPassesKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := someNames.Draw(t, "names")
@@ -192,8 +191,8 @@ func TestSuccessorsGoRound(t *testing.T) {
 	})
 }
 
-// The heirs of a lost gateway are found without it: they are those that it
-// had, and its keys go to the first of them.
+// The ring without a lost gateway still tells its successors: they are the same as before, and its
+// keys go to the first.
 func TestSuccessorsOfOneThatIsGone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := someNames.Draw(t, "names")

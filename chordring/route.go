@@ -1,9 +1,9 @@
 package chordring
 
 // Route returns the gateways that a Chord look-up of key visits, from first,
-// the owner last (paper IV-D, find_successor): from each one to its closest
-// finger before the key. The number of hops is the length minus 1. It returns
-// nil if from is not on the ring.
+// the owner last (paper IV-D, find_successor): each gateway is the closest finger before the key of
+// the gateway before it. The number of hops is the length minus 1. Route returns nil if from is not
+// on the ring.
 func (r *Ring) Route(from, key string) []string {
 	at, ok := r.at[from]
 	if !ok {

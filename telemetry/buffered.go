@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// bufferSize is how much may wait to be written, bufferTime for how long.
+	// bufferSize bounds the bytes that wait to be written, bufferTime how long they wait.
 	bufferSize = 64 << 10
 	bufferTime = 100 * time.Millisecond
 )
 
 // Buffered collects lines and writes them together, at the latest after a tenth of a
 // second: a system call for each would cost more than the line. It is safe for
-// concurrent use. A process that is killed loses what waits.
+// concurrent use. A process that is killed loses the waiting lines.
 type Buffered struct {
 	w io.Writer
 
@@ -33,8 +33,8 @@ func NewBuffered(w io.Writer) *Buffered {
 	return b
 }
 
-// Write implements io.Writer. Lines stay whole: what does not fit beside what waits
-// comes after it.
+// Write implements io.Writer. Lines stay whole: if a line does not fit into the buffer, Write flushes
+// the waiting lines first.
 func (b *Buffered) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *Buffered) Write(line []byte) (int, error) {
 	return b.to.Write(line)
 }
 
-// Flush writes what waits.
+// Flush writes the waiting lines.
 func (b *Buffered) Flush() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -87,7 +87,7 @@ func TestBufferedKeepsLinesWhole(t *testing.T) {
 	}
 }
 
-// TestBufferedOutlivesErrors: a failed write loses what waited, and nothing after it.
+// TestBufferedOutlivesErrors: a failed write loses the lines that waited, and none after them.
 func TestBufferedOutlivesErrors(t *testing.T) {
 	broken := errors.New("disk full")
 	w := &writes{broken: broken}

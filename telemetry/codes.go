@@ -8,8 +8,8 @@ import (
 // statusClientGone stands for clients that left before there was an answer.
 const statusClientGone = 499
 
-// codes are a pool's counters by status code. Those of registered codes are there
-// from the start; what an upstream makes up counts as other.
+// codes are a pool's counters by status code. Registered codes have theirs from the start; codes
+// that an upstream makes up count as other.
 type codes struct {
 	by    map[int]Counter
 	other Counter

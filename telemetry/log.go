@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 )
 
-// errLogOption is what NewLogger wraps when a level or format is unknown.
+// errLogOption is wrapped by NewLogger's error for an unknown level or format.
 var errLogOption = errors.New("telemetry: unknown log option")
 
-// LogSettings are what can be changed about a logger, and all that were made of
-// it, while it is in use. It is safe for concurrent use.
+// LogSettings are the settings of a logger, and of all loggers derived from it, that can change while
+// it is in use. It is safe for concurrent use.
 type LogSettings struct {
 	level slog.LevelVar
 	text  atomic.Bool // else json
@@ -33,8 +33,8 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, *LogSettings, e
 	return slog.New(&formatHandler{s, slog.NewJSONHandler(lines, options), slog.NewTextHandler(lines, options)}), s, nil
 }
 
-// plain writes a time span as a number of milliseconds, and says so in its name; and
-// an error that was joined of several on one line.
+// plain writes a duration as a number of milliseconds, with _ms in its name, and a joined error on
+// one line.
 func plain(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindDuration:
@@ -65,7 +65,7 @@ func (s *LogSettings) Set(level, format string) error {
 	return nil
 }
 
-// formatHandler writes in the one format or the other.
+// formatHandler writes JSON or text, as the settings say.
 type formatHandler struct {
 	settings   *LogSettings
 	json, text slog.Handler

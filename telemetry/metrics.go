@@ -42,8 +42,8 @@ type Metrics struct {
 	logs  map[string][]*Queued
 }
 
-// New returns what counts in metrics of reg; with nil, in none: then only the last minutes are
-// counted, for the status.
+// New returns Metrics that count in metrics of reg. With a nil reg they only count the last minutes,
+// for the status.
 func New(reg Registry, cfg Config) *Metrics {
 	if reg == nil {
 		reg = nothing{}
@@ -69,7 +69,7 @@ func New(reg Registry, cfg Config) *Metrics {
 	return m
 }
 
-// SetSource sets where the metrics of state are read from. Until then there are none.
+// SetSource sets the source of the metrics of state. Before the call there are none.
 func (m *Metrics) SetSource(s Source) { m.source.Store(&s) }
 
 // The logs of a gateway.
@@ -78,16 +78,15 @@ const (
 	LogAccess  = "access"
 )
 
-// CountDropped counts the lines that the writers drop, as those of LogProcess or
-// LogAccess.
+// CountDropped counts the lines that writers drop as dropped lines of log, LogProcess or LogAccess.
 func (m *Metrics) CountDropped(log string, writers ...*Queued) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.logs[log] = append(m.logs[log], writers...)
 }
 
-// AddPool returns the handle that counts for the pool of that name, and makes it if there
-// is none. The name must come from the configuration, never from the network.
+// AddPool returns the handle of the pool of that name, and makes it if there is none. The name must
+// come from the configuration, never from the network.
 func (m *Metrics) AddPool(name string) *Pool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +98,7 @@ func (m *Metrics) AddPool(name string) *Pool {
 	return p
 }
 
-// Pool returns the handle of a pool that was added, else one that no metric shows.
+// Pool returns the handle of a pool. If the pool was not added, no metric shows the handle's counts.
 func (m *Metrics) Pool(name string) *Pool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -122,8 +121,7 @@ func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
 // LeaderChanged counts that another gateway leads now.
 func (m *Metrics) LeaderChanged() { m.vecs.leaderChanges.Inc() }
 
-// TraceSchema is the version of OpenTelemetry's semantic conventions whose names the spans
-// have.
+// TraceSchema is the schema URL of the OpenTelemetry semantic conventions whose names the spans use.
 const TraceSchema = "https://opentelemetry.io/schemas/1.26.0"
 
 // The kinds of DiskWrite.
@@ -137,21 +135,19 @@ func (m *Metrics) DiskWrite(what string, took time.Duration) {
 	m.vecs.diskWrite(what).Observe(took.Seconds(), "")
 }
 
-// Committed notes how long the leader waited for a change to be agreed on.
+// Committed notes how long the leader waited for agreement on a change.
 func (m *Metrics) Committed(took time.Duration) { m.vecs.commit.Observe(took.Seconds(), "") }
 
-// RecoveryTook notes how long the start of an epoch has taken.
+// RecoveryTook notes how long the start of an epoch took.
 func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds(), "") }
 
 // AddRefusalCause makes the counter of a cause before Refused counts the first.
 func (m *Metrics) AddRefusalCause(cause string) { m.refused.add(cause) }
 
-// Refused counts something that was refused at the peer port. cause is a short constant
-// such as bad_frame.
+// Refused counts a refusal at the peer port. cause is a short constant such as bad_frame.
 func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }
 
-// SpansSent counts spans that the collector has taken, or not. A nil m counts
-// nothing.
+// SpansSent counts n spans; taken: the collector has accepted them. A nil m counts nothing.
 func (m *Metrics) SpansSent(n int, taken bool) {
 	switch {
 	case m == nil:

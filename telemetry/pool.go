@@ -11,7 +11,7 @@ import (
 // recoveryReasons are the reasons of Recovered.
 var recoveryReasons = []string{"loss", "return", "k", "rate", "leave", "spread", "several", "repair"}
 
-// other is the label for all values that are on no list.
+// other is the label value for all values that are on no list.
 const other = "other"
 
 const (
@@ -89,7 +89,7 @@ func newPool(m *Metrics, v *vectors, name string) *Pool {
 	return p
 }
 
-// Outcome counts one request that has ended.
+// Outcome counts one ended request.
 func (p *Pool) Outcome(o admission.Outcome) {
 	c, ok := p.outcomes[o]
 	if !ok {
@@ -98,9 +98,8 @@ func (p *Pool) Outcome(o admission.Outcome) {
 	c.Inc()
 }
 
-// Wait counts one wait that has ended, d after the request's arrival, and how. A
-// request whose trace is recorded brings its ID, as an example of such a wait; others
-// bring "". Outcomes without a wait are not counted.
+// Wait counts one wait that ended with o, d after the request's arrival. traceID is the request's
+// trace if it is recorded, for the exemplar; else "". Outcomes without a wait are not counted.
 func (p *Pool) Wait(o admission.Outcome, d time.Duration, traceID string) {
 	h, ok := p.waits[o]
 	if !ok {
@@ -116,8 +115,8 @@ func (p *Pool) Wait(o admission.Outcome, d time.Duration, traceID string) {
 // Call it about once a second.
 func (p *Pool) Waiting(oldest time.Duration) { p.window.waiting(oldest) }
 
-// Answered counts one answer to a client: its status, 0 for a TCP connection, which has
-// none, and the bytes of both bodies.
+// Answered counts one answer to a client: its status, 0 for a TCP connection, and the bytes of both
+// bodies.
 func (p *Pool) Answered(status int, received, sent int64) {
 	if status != 0 {
 		p.codes.inc(status)
@@ -133,41 +132,41 @@ func (p *Pool) Retried(n int) {
 	}
 }
 
-// Connected counts the connections to upstreams that a request was written to: made
-// for it, or made before.
+// Connected counts the upstream connections that a request was written to: fresh ones made for it,
+// and reused ones.
 func (p *Pool) Connected(fresh, reused int) {
 	p.connsNew.Add(float64(fresh))
 	p.connsReused.Add(float64(reused))
 }
 
-// Slots notes how many slots are in use from now on. One more is an admission.
+// Slots notes the number of slots in use from now on. A rise is an admission.
 func (p *Pool) Slots(now time.Time, inUse int) {
 	if p.slots.set(now, inUse) {
 		p.admissions.Inc()
 	}
 }
 
-// Overtaken counts one admission after that of a request that had arrived here later.
+// Overtaken counts one admission of a request after a request that had arrived here later.
 func (p *Pool) Overtaken() { p.inversions.Inc() }
 
 // Window returns the access times of the last 60 seconds.
 func (p *Pool) Window() Window { return p.window.totals() }
 
-// Past returns what Window would have returned at n times, step apart, the last
-// of them the given one; empty where that is more than 15 minutes ago.
+// Past returns the results of Window at n times, step apart, ending at last. Windows older than 15
+// minutes are empty.
 func (p *Pool) Past(last time.Time, step time.Duration, n int) []Window {
 	return p.window.past(last, step, n)
 }
 
-// Hold counts one slot that was given back, d after it was got.
+// Hold counts one slot that was given back after d.
 func (p *Pool) Hold(d time.Duration) { p.hold.Observe(d.Seconds(), "") }
 
 // Upstream counts one answer of an upstream, whose header came d after the
 // request went out.
 func (p *Pool) Upstream(d time.Duration) { p.upstream.Observe(d.Seconds(), "") }
 
-// AddUpstream returns the handle that counts for an upstream of the pool, and makes it if there
-// is none. The URL must come from the configuration.
+// AddUpstream returns the handle of an upstream of the pool, and makes it if there is none. The URL
+// must come from the configuration.
 func (p *Pool) AddUpstream(url string) *Upstream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,10 +178,10 @@ func (p *Pool) AddUpstream(url string) *Upstream {
 	return u
 }
 
-// Recent returns what became of the requests that ended in the last 60 seconds.
+// Recent returns the counts of the requests that ended in the last 60 seconds.
 func (p *Pool) Recent() Recent { return p.last.sum(p.window.now().Sub(p.window.started)) }
 
-// Count counts a request that has ended, for [Pool.Recent].
+// Count adds the counts of an ended request, for [Pool.Recent].
 func (p *Pool) Count(r Recent) { p.last.count(p.window.now().Sub(p.window.started), r) }
 
 // Sent counts one message of the pool to a peer.
@@ -201,8 +200,7 @@ func kindIndex(k kmutex.Kind) int {
 // BatonMoved counts one move of the baton from this gateway to another.
 func (p *Pool) BatonMoved() { p.batonMoves.Inc() }
 
-// Recovered counts an epoch that has begun here. reason is one of a short list of
-// words.
+// Recovered counts an epoch that has begun here. reason is one of recoveryReasons.
 func (p *Pool) Recovered(reason string) { p.recoveries(reason).Inc() }
 
 // AuditFailed counts an audit that found tokens lost or doubled.

@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// queueSize is how many bytes may wait for a reader that does not read.
+// queueSize bounds the bytes that wait to be written.
 const queueSize = 1 << 20
 
-// Queued is a writer that never makes its caller wait: one goroutine writes what is
-// queued. Whoever logs may hold a lock that a lease needs, and the reader of a log can
-// stop reading. When the queue is full, lines are dropped, and a line says how many
-// as soon as there is room again. It is safe for concurrent use. A process that is
-// killed, or panics, loses what waits.
+// Queued is a writer that never blocks its caller: one goroutine writes the queued lines. A caller
+// may hold a lock that a lease needs, and the reader of a log can stop reading. When the queue is
+// full, lines are dropped, and a line says how many once there is room again. It is safe for
+// concurrent use. A process that is killed, or panics, loses the queued lines.
 type Queued struct {
 	w    io.Writer
 	done chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex // guards the rest; nobody writes to w under it
+	mu      sync.Mutex // guards the rest; not held during writes to w
 	wake    *sync.Cond
 	lines   [][]byte
-	size    int // bytes of lines, and of what is being written
+	size    int // bytes of lines, and of the lines being written
 	dropped uint64
 	untold  uint64 // of dropped
 	closed  bool
@@ -61,8 +60,8 @@ func (q *Queued) lost() uint64 {
 	return q.dropped
 }
 
-// Close takes in nothing more and waits until all is written, at most for patience:
-// the reader may never read again.
+// Close drops later lines and waits until the queued ones are written, at most for patience: the
+// reader may never read again.
 func (q *Queued) Close(patience time.Duration) {
 	q.mu.Lock()
 	q.closed = true

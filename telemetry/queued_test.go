@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Nobody who logs waits for a reader that has stopped; when it reads again, it gets
-// whole lines and the number of those it has missed.
+// A caller that logs does not wait for a reader that has stopped. When the reader reads again, it
+// gets whole lines and the number of lines that it missed.
 func TestQueuedNeverWaits(t *testing.T) {
 	r, w := io.Pipe()
 	q := NewQueued(w)

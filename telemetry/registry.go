@@ -1,10 +1,11 @@
 package telemetry
 
-// Registry makes the metrics. Package prom has that of Prometheus.
+// Registry makes the metrics. Package prom implements it for Prometheus.
 type Registry interface {
-	// Counters returns what makes the counter of the labels' values.
+	// Counters returns a function that makes the counter of the labels' values.
 	Counters(name, help string, labels ...string) func(values ...string) Counter
-	// Times is a histogram of seconds, Sizes one of numbers with the edges of its buckets.
+	// Times makes a histogram of seconds, Sizes a histogram of numbers with the given edges of
+	// buckets.
 	Times(name, help string, labels ...string) func(values ...string) Observer
 	Sizes(name, help string, edges []float64) Observer
 }
@@ -15,12 +16,12 @@ type Counter interface {
 	Add(n float64)
 }
 
-// Observer counts values. One of a recorded trace comes with its ID, others with "".
+// Observer counts values. A value of a recorded trace comes with the trace's ID, others with "".
 type Observer interface {
 	Observe(value float64, traceID string)
 }
 
-// nothing is a Registry, and all that it makes.
+// nothing is a Registry that records nothing, and the metrics that it makes.
 type nothing struct{}
 
 // Counters implements Registry.

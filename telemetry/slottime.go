@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// slotTime adds up for how long slots were in use. Between two readings the sum
-// grows by exactly the mean number of slots in use times the time between, whenever
-// the readings are taken: what a gauge that is read now and then only guesses.
+// slotTime adds up how long slots were in use. Between two readings, whenever they are taken, the sum
+// grows by exactly the mean number of slots in use times the time between; a gauge could only sample
+// it.
 type slotTime struct {
 	began time.Time
 
@@ -17,8 +17,7 @@ type slotTime struct {
 	sum   time.Duration
 }
 
-// set notes that so many are in use from now on, and reports whether that is more
-// than before.
+// set notes that inUse slots are in use from now on, and reports whether these are more than before.
 func (s *slotTime) set(now time.Time, inUse int) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,7 @@ const (
 type RateState struct {
 	// Limit of all gateways together, in bytes per second; 0: none.
 	Limit int64
-	// Share is what this gateway could have moved so far, in bytes, and Moved what it has
-	// moved.
+	// Share is how many bytes this gateway could have moved so far, and Moved how many it has.
 	Share float64
 	Moved uint64
 }
@@ -41,10 +40,10 @@ type State struct {
 	Lease time.Duration
 	// Leader: this gateway leads the agreement on views. Voter: it has a vote in it.
 	Leader, Voter bool
-	// Differs: this gateway's state is not what the others have agreed on.
+	// Differs: this gateway's state differs from the state that the others have agreed on.
 	Differs bool
-	// Voters counts the gateways that vote, LossesTolerated how many of them may be
-	// lost now before nothing can be agreed on; negative: too many are lost already.
+	// Voters counts the gateways that vote. LossesTolerated is how many of them may be lost now
+	// without ending agreement; negative: too many are lost already.
 	Voters, LossesTolerated int
 	// Peers are the other gateways, by name.
 	Peers map[string]PeerState
@@ -52,11 +51,11 @@ type State struct {
 	Draining bool
 	// ClientConnections counts the open connections of clients.
 	ClientConnections int
-	// Reloaded is when the configuration was last read without an error, ReloadFailed
-	// whether it could not be used the last time.
+	// Reloaded is when the configuration was last read without an error. ReloadFailed: the last
+	// attempt failed.
 	Reloaded     time.Time
 	ReloadFailed bool
-	// Certificates is when each ends, by what it is for, a short list of words.
+	// Certificates is when each certificate ends, by its purpose, a short list of words.
 	Certificates map[string]time.Time
 	// DiskSize and DiskFree are of the disk that data_dir is on, in bytes; 0: not known.
 	DiskSize, DiskFree uint64
@@ -80,41 +79,40 @@ type PoolState struct {
 	Capacity int
 	// InFlight and Waiting count this gateway's requests.
 	InFlight, Waiting int
-	// Oldest is how long the oldest of those that wait has waited; 0: nobody waits.
+	// Oldest is how long the oldest waiting request has waited; 0: none waits.
 	Oldest time.Duration
 	// QueueLimit is how many may wait.
 	QueueLimit int
 	// TicketsWaiting and TicketsHolding count the tickets of the API.
 	TicketsWaiting, TicketsHolding int
-	// Baton is the number of the baton that this gateway holds, 0: none. It grows
-	// with each move, so of two gateways that claim the baton the one with the
-	// higher number has it.
+	// Baton is the number of the baton that this gateway holds, 0: none. It grows with each
+	// move, so if two gateways claim the baton, the gateway with the higher number has it.
 	Baton uint64
 	// TokensRunning are in the critical section here, TokensFree are free
-	// here. TokensWithheld are withheld from all gateways, because a lost one
-	// may still use them; only the pool's home counts them.
+	// here. TokensWithheld are withheld from all gateways, because a lost gateway may still use
+	// them; only the pool's home counts them.
 	TokensRunning, TokensFree, TokensWithheld int
 	// Rates by direction, [Down] and [Up]; nil: the pool has none.
 	Rates map[string]RateState
 	// Configured is the k of this gateway's own configuration.
 	Configured int
-	// OldestHold is how long the slot has been held that has been held longest here;
-	// 0: none is.
+	// OldestHold is how long the slot held longest here has been held; 0: none is held.
 	OldestHold time.Duration
 	// Upstreams of the pool, by URL.
 	Upstreams map[string]UpstreamState
 }
 
-// UpstreamState is what this gateway knows of an upstream.
+// UpstreamState is the state of an upstream as this gateway sees it.
 type UpstreamState struct {
 	Healthy  bool
 	InFlight int
-	// K of its own, nil: it has none; and how many slots in use at this gateway are for it.
+	// K is the upstream's own k, nil: it has none. SlotsInUse are this gateway's slots in use
+	// for it.
 	K          *int
 	SlotsInUse int
-	// Quiet is how long it has given no answer while requests wait for one.
+	// Quiet is how long the upstream has given no answer while requests wait for an answer.
 	Quiet time.Duration
-	// Answered is when it began its last answer; zero: it has given none.
+	// Answered is when the upstream began its last answer; zero: it has given none.
 	Answered time.Time
 }
 
@@ -179,15 +177,15 @@ func desc(name, help string, labels ...string) *Desc {
 	return d
 }
 
-// Send takes the value of a metric that mirrors state: of a counter with the time since when it
-// counts; others are gauges.
+// Send takes the value of a metric that mirrors state. since is when a counter began to count; for
+// gauges it is zero.
 type Send func(d *Desc, value float64, since time.Time, labels ...string)
 
 func (send Send) gauge(d *Desc, value float64, labels ...string) {
 	send(d, value, time.Time{}, labels...)
 }
 
-// Mirror reads what mirrors state, at each scrape.
+// Mirror sends all metrics that mirror state. It is called at each scrape.
 func (m *Metrics) Mirror(send Send) {
 	gauge := send.gauge
 	gauge(buildDesc, 1, m.build.Version, m.build.Revision, runtime.Version())

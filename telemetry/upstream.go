@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Result is what came of a request that was sent to an upstream.
+// Result is how a request ended that was sent to an upstream.
 type Result string
 
 // The results. An answer has its class.
@@ -37,7 +37,7 @@ func (r Result) Failed() bool { return r == ResultDial || r == ResultTimeout || 
 // Upstream counts for one upstream of a pool. It is safe for concurrent use.
 type Upstream struct {
 	total   map[Result]Counter
-	headers *window // how long the header of an answer took
+	headers *window // times until the header of an answer
 	last    tally
 }
 
@@ -49,8 +49,7 @@ func newUpstream(m *Metrics, requests counters, pool, url string) *Upstream {
 	return u
 }
 
-// Ended counts a request that has ended. Header is how long the answer's header took; 0: none
-// came.
+// Ended counts an ended request. header is the time until the answer's header; 0: none came.
 func (u *Upstream) Ended(r Result, header time.Duration) {
 	u.total[r].Inc()
 	if header > 0 {
@@ -68,11 +67,11 @@ func (u *Upstream) Ended(r Result, header time.Duration) {
 	}
 }
 
-// Recent returns what became of the requests that ended in the last 60 seconds.
+// Recent returns the counts of the requests that ended in the last 60 seconds.
 func (u *Upstream) Recent() Recent { return u.last.sum(u.headers.now().Sub(u.headers.started)) }
 
-// Headers returns how long headers took in the last 60 seconds, and in the quarter of an hour
-// before.
+// Headers returns the times until an answer's header: now, in the last 60 seconds, and usual, in the
+// quarter of an hour before.
 func (u *Upstream) Headers() (now, usual Window) {
 	at := u.headers.now()
 	now = u.headers.totals()
@@ -85,11 +84,11 @@ func (u *Upstream) Headers() (now, usual Window) {
 
 // Recent counts requests that ended in the last 60 seconds.
 type Recent struct {
-	// Ended with an answer of the upstream, or because it gave none; Refused without one, Full
-	// of these because the queue was.
+	// Ended counts requests that ended with an answer of the upstream or for lack of one.
+	// Refused counts requests that were not sent, Full those refused because the queue was full.
 	Ended, Refused, Full uint64
-	// Errors were answered with 5xx by the upstream. Failed got no answer from it, but
-	// 502 or 504 from this gateway.
+	// Errors counts 5xx answers of the upstream. Failed counts requests without its answer, which
+	// got 502 or 504 from this gateway.
 	Errors, Failed uint64
 }
 

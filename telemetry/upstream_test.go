@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestUpstream: what is recent is of the last minute, and what is usual is of the time before.
+// TestUpstream: recent counts are of the last minute, usual times of the time before.
 func TestUpstream(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := New(nil, Config{Now: func() time.Time { return now }})

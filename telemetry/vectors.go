@@ -2,7 +2,7 @@ package telemetry
 
 import "sync"
 
-// counters and observers return the one of these labels.
+// counters and observers return the Counter or Observer of the labels' values.
 type (
 	counters  func(labels ...string) Counter
 	observers func(labels ...string) Observer
@@ -96,8 +96,7 @@ func (c *causes) add(cause string) Counter {
 	return counter
 }
 
-// isWord reports whether s is a constant that a programmer wrote, rather than
-// something that came over the network.
+// isWord reports whether s looks like a constant of the program, and not like text from the network.
 func isWord(s string) bool {
 	for _, r := range s {
 		if (r < 'a' || r > 'z') && r != '_' {

@@ -24,8 +24,8 @@ type window struct {
 	slots [keptSlots + windowSlots]slot
 }
 
-// slot holds what was observed in one second since the start. Its number says
-// in which, so that an old slot needs no clearing until it is used again.
+// slot holds the observations of one second. Its number says which second since the start, so that an
+// old slot need not be cleared until it is used again.
 type slot struct {
 	number int64
 	Window
@@ -35,8 +35,8 @@ type slot struct {
 type Window struct {
 	Count    uint64
 	Sum, Max time.Duration
-	// Waiting is how long the oldest request had waited that was still waiting at the
-	// end of the window; 0: nobody was, or it is not known.
+	// Waiting is how long the oldest request that still waited at the end of the window had
+	// waited; 0: none did, or it is not known.
 	Waiting time.Duration
 }
 
@@ -65,7 +65,7 @@ func (w *window) observe(d time.Duration) {
 	s.Max = max(s.Max, d)
 }
 
-// waiting notes how long the oldest that waits has waited.
+// waiting notes how long the oldest waiting request has waited.
 func (w *window) waiting(oldest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,8 +89,7 @@ func (w *window) totals() Window {
 	return w.until(w.current())
 }
 
-// until returns the observations of the window whose last slot has this number.
-// The caller holds mu.
+// until returns the observations of the window that ends with slot last. The caller holds mu.
 func (w *window) until(last int64) Window {
 	var t Window
 	for number := max(0, last-windowSlots+1); number <= last; number++ {
@@ -110,8 +109,8 @@ func (w *window) until(last int64) Window {
 	return t
 }
 
-// past returns the window as it was at n times that are step apart, the last of
-// them not after the given one. Windows that are not kept are empty.
+// past returns the window as it was at n times, step apart, the newest not after last. Windows that
+// are not kept are empty.
 func (w *window) past(last time.Time, step time.Duration, n int) []Window {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -98,8 +98,7 @@ func TestWindowAgainstList(t *testing.T) {
 	})
 }
 
-// TestWindowPast: what the window tells of an earlier moment is what it told
-// then.
+// TestWindowPast: past returns for an earlier moment what totals returned then.
 func TestWindowPast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const step, n = 10 * time.Second, 90

@@ -23,7 +23,7 @@ func openedOn(t *testing.T, d *journaltest.Disk, dir string) *Store {
 	return s
 }
 
-// content writes down all that is stored.
+// content formats all stored tables.
 func content(t *testing.T, s *Store) string {
 	t.Helper()
 	data, err := json.Marshal(s.Load())

@@ -3,24 +3,22 @@
 //
 // # What it promises
 //
-// What [Store.Write] has written is there after the process or the machine was
-// killed, all of it or, if it was killed meanwhile, none of it. Tickets that the
-// gateway had told somebody of are known again when all gateways have been
-// killed at once, as far as they had been written; a gateway that wants that of
-// a slot writes before it answers.
+// A [Store.Write] that has returned survives the death of the process or the machine; a write that
+// is interrupted is on disk as a whole or not at all. So tickets that were written are known again
+// after all gateways have been killed at once. A gateway that needs this for a slot writes before it
+// answers.
 //
-// When a write fails, on a full disk say, nothing that was written before is
-// lost, and the next write has everything that this one would have had.
+// When a write fails, for example on a full disk, nothing written before is lost, and the next write
+// includes the failed one's changes.
 //
 // A damaged file is refused; it is never read as an older one.
 //
 // # Model
 //
-// The disk is one more place that has replicas: each table and each replica goes
-// there as the changes since the version that is there, so that a write costs
-// what has changed and not what there is. [Store.Pending] gathers them, in
-// memory; [Store.Write] writes them as one record of a journal (package journal), so
-// writes should be gathered while one is under way. The store keeps what it has written
-// in memory, too, to write the file again when it has grown. What [Store.Load] returns are
-// replicas like all others (package replication), this gateway's own last table among them.
+// The disk is one more holder of replicas: it gets the changes of each table and each replica since
+// the version on disk, so the cost of a write depends on the changes and not on the size of the
+// tables. [Store.Pending] gathers changes in memory; [Store.Write] writes them as one record of a
+// journal (package journal), so changes should be gathered while a write is under way. The store
+// keeps the tables in memory, too, to write the file again when it has grown. [Store.Load] returns
+// replicas (package replication); this gateway's own last table is one of them.
 package disk

@@ -50,8 +50,8 @@ func mount(t *testing.T, flags uintptr, options string) string {
 	return dir
 }
 
-// A full disk is reported; nothing that was written is lost, and when there is room
-// again the next write has all.
+// A full disk is reported, and nothing written is lost. When there is room again the next write has
+// all changes.
 func TestFullDisk(t *testing.T) {
 	if !inNamespace(t) {
 		return

@@ -20,8 +20,7 @@ import (
 
 // Errors.
 var (
-	// errDisk: the file cannot be read or written. What it wraps says why, and
-	// what to do.
+	// errDisk: the file cannot be read or written. The wrapped error says why, and what to do.
 	errDisk = errors.New("disk: tickets")
 	// errForeign: the file belongs to another cluster.
 	errForeign = fmt.Errorf("%w: of another cluster", journal.ErrForeign)
@@ -39,34 +38,34 @@ type table struct {
 	Owner kmutex.Node `json:"owner"`
 }
 
-// Change is what one table on disk lacks.
+// Change is the changes of one table that are not on disk yet.
 type Change struct {
 	table
 	Delta *replication.Delta `json:"delta,omitempty"` // nil: the table goes
 }
 
-// entry is what is written at a time.
+// entry is one record of the journal.
 type entry struct {
 	Cluster string   `json:"cluster"`
 	Changes []Change `json:"changes,omitempty"`
 	Opened  *opening `json:"opened,omitempty"`
 }
 
-// opening tells one opening of the file from all others. Who opens it keeps Mark elsewhere,
-// too: if the file comes back with another one it is an old copy.
+// opening identifies one opening of the file. The caller of Open keeps Mark elsewhere, too: if the
+// file has another mark at the next opening, it is an old copy.
 type opening struct {
 	Mark string `json:"mark"`
-	// Before is what was kept elsewhere when the file was opened; it still is if the
-	// process ended then.
+	// Before is the mark that was kept elsewhere when the file was opened. It still is if the
+	// process ended before it could keep Mark.
 	Before string `json:"before"`
 }
 
-// Store is the file, and what it holds. It is safe for concurrent use.
+// Store is the file and its tables. It is safe for concurrent use.
 type Store struct {
 	path    string
 	cluster string
 
-	// writing is held while something is written; it guards the journal.
+	// writing is held during writes; it guards the journal.
 	writing sync.Mutex
 	journal *journal.Journal
 
@@ -76,8 +75,8 @@ type Store struct {
 	stale  bool
 }
 
-// Open opens or creates the file in dir, for tickets of this cluster. The caller keeps what
-// Mark returns and gives it to the next Open as last; empty if it has none.
+// Open opens or creates the file in dir, for tickets of this cluster. last is the Mark of the
+// opening before, which the caller has kept; empty if it has none.
 func Open(dir, cluster, last string) (*Store, error) { return open(dir, cluster, last, nil) }
 
 func open(dir, cluster, last string, on journal.FS) (*Store, error) {
@@ -102,11 +101,11 @@ func open(dir, cluster, last string, on journal.FS) (*Store, error) {
 // Created reports whether Open has made the file.
 func (s *Store) Created() bool { return s.journal.Created() }
 
-// Stale reports whether the file was another one when it was opened last: it is gone and was
-// made again, or an old copy was put back. A copy that was made since then is not noticed.
+// Stale reports whether Open found another file than the opening before: the file was gone and made
+// again, or an old copy was put back. A copy made since the last opening is not noticed.
 func (s *Store) Stale() bool { return s.stale }
 
-// Mark returns what tells this opening of the file from others.
+// Mark returns the identifier of this opening of the file.
 func (s *Store) Mark() string { return s.opened.Mark }
 
 // load takes in a record of the file that is opened.
@@ -172,8 +171,8 @@ func (s *Store) Load() map[string][]*replication.Delta {
 	return out
 }
 
-// Pending returns what has changed of a pool since the last write. It only reads
-// memory: whoever guards the table and the replicas may hold a lock meanwhile.
+// Pending returns the changes of a pool since the last write. It only reads memory: the caller may
+// hold the lock that guards the table and the replicas.
 func (s *Store) Pending(pool string, own *replication.Table, replicas *replication.ReplicaSet) []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,9 +205,8 @@ func (s *Store) Pending(pool string, own *replication.Table, replicas *replicati
 	return out
 }
 
-// Write writes changes, those of several pools in one go. When it has returned
-// without an error they are on disk. It is called by one goroutine, with what
-// Pending returned since its last call.
+// Write writes changes, of one pool or several. When it returns nil they are on disk. One goroutine
+// calls it, with the results of Pending since its last call.
 func (s *Store) Write(changes []Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -250,7 +248,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// fail says which file it is about, and what to do.
+// fail adds to err the file's path and what to do.
 func (s *Store) fail(err error) error {
 	remedy := journal.Remedy(err, "the file away: the tickets in it are lost then")
 	if errors.Is(err, errForeign) {

@@ -49,7 +49,7 @@ func put(t *testing.T, into *replication.Table, n int) {
 	}
 }
 
-// loaded returns what is on disk of a pool.
+// loaded returns the replicas of a pool that are on disk.
 func loaded(t *testing.T, s *Store, pool string) *replication.ReplicaSet {
 	t.Helper()
 	c := replication.NewReplicaSet()
@@ -70,8 +70,7 @@ func copyOf(t *testing.T, table *replication.Table) *replication.ReplicaSet {
 	return c
 }
 
-// Whatever changes, and however often it is written, opened and written again:
-// what is loaded is what was there at the last write.
+// After any changes, writes and openings, Load returns the state at the last write.
 func TestWhatIsWrittenIsThere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	dir := t.TempDir()

@@ -41,7 +41,7 @@ type Config struct {
 	Endpoint string
 	// TLS of an https endpoint; nil: the system's roots.
 	TLS *tls.Config
-	// Gateway is this gateway's name, Version that of the program.
+	// Gateway is this gateway's name, Version the program's version.
 	Gateway, Version string
 	// Metrics count the spans; nil: they are not counted.
 	Metrics *telemetry.Metrics
@@ -82,7 +82,7 @@ func New(cfg Config) (*Tracing, error) {
 		otlptracehttp.WithEndpointURL(u.String()),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 		otlptracehttp.WithTimeout(exportTimeout),
-		// What cannot be delivered now makes room for newer spans.
+		// Spans that cannot be delivered now make room for newer ones.
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}),
 	}
 	if cfg.TLS != nil {
@@ -108,10 +108,10 @@ func New(cfg Config) (*Tracing, error) {
 	)}, nil
 }
 
-// Provider returns what makes the spans; all of them are recorded.
+// Provider returns the maker of the spans, which records all of them.
 func (t *Tracing) Provider() trace.TracerProvider { return t.provider }
 
-// Close sends what is left, if the collector answers soon, and ends what runs in the
+// Close sends the remaining spans, if the collector answers soon, and ends the goroutines in the
 // background.
 func (t *Tracing) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), exportTimeout)

@@ -92,8 +92,8 @@ func spans(t *testing.T, reg *prometheus.Registry, result string) float64 {
 	return 0
 }
 
-// TestSpansReachTheCollector: with who sent them, and with what a client sent cut
-// to size. Close brings what is left.
+// TestSpansReachTheCollector: spans have the gateway's name, and values from a client are cut to
+// size. Close sends the remaining spans.
 func TestSpansReachTheCollector(t *testing.T) {
 	url, requests := startCollector(t, http.StatusOK)
 	m, reg := newMetrics(t)
@@ -124,8 +124,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 	}
 }
 
-// TestCollectorAway: spans are lost and counted, one line tells so, and nobody
-// waits.
+// TestCollectorAway: spans are lost and counted, one line tells so, and no request waits.
 func TestCollectorAway(t *testing.T) {
 	away := httptest.NewServer(nil)
 	away.Close()

@@ -1,5 +1,5 @@
-// Package prom has the metrics of package telemetry in a Prometheus registry. Only who imports it
-// has Prometheus' packages, which add /debug/vars to http.DefaultServeMux, in the program.
+// Package prom has the metrics of package telemetry in a Prometheus registry. Only a program that
+// imports it contains Prometheus' packages, which add /debug/vars to http.DefaultServeMux.
 package prom
 
 import (
@@ -30,7 +30,7 @@ type Config struct {
 	Embedded bool
 }
 
-// New registers the metrics in reg and returns what counts them.
+// New registers the metrics in reg and returns their Metrics.
 func New(reg prometheus.Registerer, cfg Config) (*telemetry.Metrics, error) {
 	if reg == nil {
 		return nil, errNoRegistry
@@ -52,7 +52,7 @@ func New(reg prometheus.Registerer, cfg Config) (*telemetry.Metrics, error) {
 	return m, nil
 }
 
-// maxScrapes is how many may ask for the metrics at once.
+// maxScrapes bounds concurrent scrapes.
 const maxScrapes = 8
 
 // Handler serves the metrics.
@@ -65,7 +65,7 @@ func Handler(from prometheus.Gatherer, log *slog.Logger) http.Handler {
 	})
 }
 
-// registry is a telemetry.Registry. It has the collectors that were made.
+// registry is a telemetry.Registry. It holds the collectors that it has made.
 type registry []prometheus.Collector
 
 // Counters implements telemetry.Registry.
@@ -96,11 +96,10 @@ func (r *registry) histogram(o prometheus.HistogramOpts, labels []string) func(.
 	return func(values ...string) telemetry.Observer { return observer{vec.WithLabelValues(values...)} }
 }
 
-// timeBuckets are the upper edges of the classic buckets, in seconds, from 50 us to
-// 2 h. None is near a time at which something is cut off by default (1, 3, 5, 10, 30,
-// 60 s and so on): each such time lies in the middle of a narrow bucket. A quantile
-// of many waits of 60 s, say, then reads 60 s, and not half as much again. Scrapers
-// that can, read the native buckets.
+// timeBuckets are the upper edges of the classic buckets, in seconds, from 50 us to 2 h. No edge is
+// near a default timeout (1, 3, 5, 10, 30, 60 s and so on): each timeout lies in the middle of a
+// narrow bucket. A quantile of many waits of 60 s then reads 60 s, and not half as much again.
+// Scrapers that can read the native buckets do so.
 var timeBuckets = []float64{
 	.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5,
 	.8, 1.2, 2.5, 3.5, 4.5, 5.5, 8, 12, 25, 35, 50, 70, 110, 130, 250, 350, 500, 700,
@@ -119,7 +118,7 @@ func (o observer) Observe(value float64, traceID string) {
 	o.Observer.(prometheus.ExemplarObserver).ObserveWithExemplar(value, prometheus.Labels{"trace_id": traceID})
 }
 
-// mirror collects what mirrors state.
+// mirror collects the metrics that mirror state.
 type mirror struct {
 	m     *telemetry.Metrics
 	descs map[*telemetry.Desc]*prometheus.Desc

@@ -245,9 +245,8 @@ func TestClassicAndNativeBuckets(t *testing.T) {
 	}
 }
 
-// TestEdgesKeepAway: no time at which something is cut off by default is close to an
-// edge of a bucket, and each is near the middle of its own: a quantile of many such
-// times reads within a sixth of what it was.
+// TestEdgesKeepAway: no default timeout is close to an edge of a bucket, and each is near the middle
+// of its own bucket: a quantile of many such times is off by at most a sixth.
 func TestEdgesKeepAway(t *testing.T) {
 	for _, cut := range []float64{1, 3, 5, 10, 30, 60, 120, 300, 600} {
 		i, _ := slices.BinarySearch(timeBuckets, cut)
@@ -347,7 +346,7 @@ func TestExemplar(t *testing.T) {
 	}
 }
 
-// TestLabelsAreBounded: nobody outside makes new time series.
+// TestLabelsAreBounded: no client or peer makes new time series.
 func TestLabelsAreBounded(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	p := m.AddPool("a")
@@ -381,8 +380,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnprintableStatus: what the agreed view holds may fail a scrape, never
-// the process.
+// TestUnprintableStatus: values in the agreed view may fail a scrape, never the process.
 func TestUnprintableStatus(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	m.SetSource(fixedSource{Members: map[string]int{"\xff": 1, "active": 2}})
