@@ -444,3 +444,15 @@ func TestFoundersLeave(t *testing.T) {
 		t.Errorf("%d left before all were in: that shows nothing", late)
 	}
 }
+
+// Of more gateways than start a cluster together, as many do, and let in the others.
+func TestMoreThanExpected(t *testing.T) {
+	for seed := range uint64(30) {
+		w := newWorld(t, seed, 4+int(seed)%3, time.Second, ms, nil)
+		for _, h := range w.hosts {
+			h.Expect = 3
+			w.after(w.random(300*ms), h.Start)
+		}
+		w.until(5*time.Second, func() bool { return w.whole(w.hosts...) })
+	}
+}

@@ -16,9 +16,9 @@ import (
 )
 
 // A cluster begins with a snapshot, the same at all founders: its servers, and an empty state.
-// Gateways that expect n of them wait until discovery shows n, and each has heard from each
-// other one that it sees the same n and belongs to no cluster. Who is late takes over what
-// another founder says.
+// Gateways that expect n of them wait until discovery shows n, of more the first by name, and each
+// has heard from each other one that it sees the same n and belongs to no cluster. Who is late takes
+// over what another founder says; who is one too many is let in afterwards.
 
 // clusterOf derives the cluster's id from its founders: their ids are random, so two
 // clusters never have the same.
@@ -43,11 +43,11 @@ func (c *Core) sees() []string {
 			names = append(names, g.Name+"/"+g.Boot)
 		}
 	}
-	if len(names) != c.cfg.Expect {
+	slices.Sort(names)
+	if len(names) < c.cfg.Expect || !slices.Contains(names[:c.cfg.Expect], c.cfg.Name+"/"+c.self.boot) {
 		return nil
 	}
-	slices.Sort(names)
-	return names
+	return names[:c.cfg.Expect]
 }
 
 // found starts a cluster if everything is there.

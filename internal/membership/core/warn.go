@@ -170,8 +170,11 @@ func (c *Core) waits() error {
 	case there < c.cfg.Expect:
 		return fmt.Errorf("waiting for %d gateways to start a cluster, %d are there", c.cfg.Expect, there)
 	}
+	if sees == nil {
+		return fmt.Errorf("%d gateways are there that start a cluster of %d: waiting for the first by name to start it, and let this one in", there, c.cfg.Expect)
+	}
 	for _, g := range c.peers.gossip {
-		if !g.Alive || g.Expect != c.cfg.Expect || g.Name == c.cfg.Name {
+		if !slices.Contains(sees, g.Name+"/"+g.Boot) || g.Name == c.cfg.Name {
 			continue
 		}
 		id, connected := c.peers.named(g.Name)
