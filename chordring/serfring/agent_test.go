@@ -2,6 +2,7 @@ package serfring
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -71,7 +72,10 @@ func (s *setup) listen(t testing.TB) {
 	t.Helper()
 	c := NewCarrier()
 	links, err := transport.Listen(transport.Config{
-		Name: s.Name, Listen: s.Bind, Handler: deaf{}, TLS: s.TLS, Accept: c.Accept, Datagram: c.Datagram,
+		Name: s.Name, Listen: s.Bind, Handler: deaf{}, TLS: s.TLS, Datagram: c.Datagram,
+		Answer: func(ctx context.Context, from transport.Caller, _ string, question []byte) ([]byte, error) {
+			return c.Answer(ctx, from, question)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

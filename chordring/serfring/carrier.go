@@ -1,9 +1,10 @@
 package serfring
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -15,17 +16,18 @@ import (
 )
 
 const (
-	streamName = "gossip"
-	// mostStreams is how many states are taken in at once, and mostState how long one may be, in
-	// bytes.
-	mostStreams = 16
-	mostState   = 4 << 20
+	// Question is the name of the calls that [Carrier.Answer] answers.
+	Question = "gossip"
+	// mostAsked is how many questions may wait for memberlist, and mostState how long an answer may be,
+	// in bytes.
+	mostAsked = 16
+	mostState = 4 << 20
 	// mostPackets is how many packets may wait for memberlist.
 	mostPackets = 256
 )
 
 // Carrier takes gossip off the connections between gateways, and puts it there, for memberlist.
-// The zero value is not usable; see [NewCarrier]. Datagram and Accept may be called before [Start].
+// The zero value is not usable; see [NewCarrier]. Datagram and Answer may be called before [Start].
 type Carrier struct {
 	links   *transport.Transport
 	self    string
@@ -33,7 +35,6 @@ type Carrier struct {
 	port    int
 	packets chan *memberlist.Packet
 	streams chan net.Conn
-	places  chan struct{}
 	stop    chan struct{}
 	ended   sync.Once
 	dialing context.Context // ends when the agent begins to end
@@ -45,8 +46,7 @@ var _ memberlist.NodeAwareTransport = (*Carrier)(nil)
 // NewCarrier returns a Carrier for one agent.
 func NewCarrier() *Carrier {
 	c := &Carrier{
-		packets: make(chan *memberlist.Packet, mostPackets), streams: make(chan net.Conn, mostStreams),
-		places: make(chan struct{}, mostStreams), stop: make(chan struct{}),
+		packets: make(chan *memberlist.Packet, mostPackets), streams: make(chan net.Conn, mostAsked), stop: make(chan struct{}),
 	}
 	c.dialing, c.hangUp = context.WithCancel(context.Background())
 	return c
@@ -65,37 +65,79 @@ func (c *Carrier) Datagram(ch wire.Channel, from transport.Caller, data []byte) 
 	}
 }
 
-// Accept takes a stream of gossip; false if it is of something else, or if there are too many.
-func (c *Carrier) Accept(_ transport.Caller, name string, conn net.Conn) bool {
-	return name == streamName && c.take(conn)
-}
-
-func (c *Carrier) take(conn net.Conn) bool {
+// Answer has memberlist answer a question of another one, and returns the answer.
+func (c *Carrier) Answer(ctx context.Context, from transport.Caller, question []byte) ([]byte, error) {
+	e := &exchange{with: sender(from.Name), in: bytes.NewReader(question), over: make(chan struct{})}
 	select {
+	case c.streams <- e:
 	case <-c.stop:
-		return false
-	case c.places <- struct{}{}:
+		return nil, errClosed
 	default:
-		return false
+		return nil, errBusy
 	}
-	c.streams <- &stream{Conn: conn, in: io.LimitReader(conn, mostState), leave: sync.OnceFunc(func() { <-c.places })} // there is room: it has a place
-	return true
+	select {
+	case <-e.over:
+		return e.out.Bytes(), nil
+	case <-c.stop:
+		return nil, errClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
-// stream holds its place until it is closed.
-type stream struct {
-	net.Conn
-	in    io.Reader
-	leave func()
+// errBusy is the answer while too many wait for one.
+var errBusy = errors.New("too many ask")
+
+// exchange is a question and its answer, for memberlist a connection: it writes one and reads the other.
+type exchange struct {
+	with sender
+	ask  func(until time.Time, question []byte) ([]byte, error) // nil: the question has come
+	in   *bytes.Reader
+	out  bytes.Buffer
+	end  time.Time
+	over chan struct{} // closed by Close
 }
 
-func (s *stream) Read(b []byte) (int, error) { return s.in.Read(b) }
+var _ net.Conn = (*exchange)(nil)
 
-// Close implements net.Conn.
-func (s *stream) Close() error {
-	s.leave()
-	return s.Conn.Close()
+// Read implements net.Conn. The first one asks.
+func (e *exchange) Read(b []byte) (int, error) {
+	if e.in == nil {
+		answer, err := e.ask(e.end, e.out.Bytes())
+		if err != nil {
+			return 0, err
+		}
+		e.in = bytes.NewReader(answer)
+	}
+	return e.in.Read(b)
 }
+
+// Write implements net.Conn.
+func (e *exchange) Write(b []byte) (int, error) { return e.out.Write(b) }
+
+// Close implements net.Conn. Memberlist calls it once.
+func (e *exchange) Close() error {
+	close(e.over)
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (e *exchange) LocalAddr() net.Addr { return sender("") }
+
+// RemoteAddr implements net.Conn.
+func (e *exchange) RemoteAddr() net.Addr { return e.with }
+
+// SetDeadline implements net.Conn.
+func (e *exchange) SetDeadline(end time.Time) error {
+	e.end = end
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (e *exchange) SetReadDeadline(end time.Time) error { return e.SetDeadline(end) }
+
+// SetWriteDeadline implements net.Conn. Nothing that is written waits.
+func (e *exchange) SetWriteDeadline(time.Time) error { return nil }
 
 // sender is the name of a gateway, where memberlist logs an address.
 type sender string
@@ -126,12 +168,12 @@ func (c *Carrier) DialTimeout(addr string, timeout time.Duration) (net.Conn, err
 }
 
 // DialAddressTimeout implements memberlist.NodeAwareTransport. An address of a join list has no
-// name: first it asks who is there.
+// name: first it asks who is there. Whether somebody answers shows when memberlist reads.
 func (c *Carrier) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(c.dialing, timeout)
-	defer cancel()
 	to := transport.To{Name: a.Name, Addr: a.Addr}
 	if a.Name == "" {
+		ctx, cancel := context.WithTimeout(c.dialing, timeout)
+		defer cancel()
 		var err error
 		if to, err = c.links.Meet(ctx, a.Addr); err != nil {
 			return nil, err
@@ -142,14 +184,14 @@ func (c *Carrier) DialAddressTimeout(a memberlist.Address, timeout time.Duration
 	} else if !c.believes(a) {
 		return nil, fmt.Errorf("%s is not at %s", a.Name, a.Addr)
 	}
-	if to.Name == c.self {
-		near, far := net.Pipe()
-		if !c.take(far) {
-			return nil, errClosed
+	return &exchange{with: sender(to.Name), over: make(chan struct{}), ask: func(until time.Time, question []byte) ([]byte, error) {
+		ctx, cancel := context.WithDeadline(c.dialing, until)
+		defer cancel()
+		if to.Name == c.self {
+			return c.Answer(ctx, transport.Caller{Name: c.self}, question)
 		}
-		return near, nil
-	}
-	return c.links.Open(ctx, to, streamName)
+		return c.links.Call(ctx, to, transport.Question{Name: Question, Body: question, InTurn: true, Limit: mostState})
+	}}, nil
 }
 
 // believes reports whether a gateway may be where gossip says: it is not if it has said otherwise
@@ -167,17 +209,7 @@ func (c *Carrier) StreamCh() <-chan net.Conn { return c.streams }
 
 // Shutdown implements memberlist.Transport. The connections are not gossip's to close.
 func (c *Carrier) Shutdown() error {
-	c.ended.Do(func() {
-		close(c.stop)
-		for {
-			select {
-			case conn := <-c.streams:
-				_ = conn.Close() // never fails
-			default:
-				return
-			}
-		}
-	})
+	c.ended.Do(func() { close(c.stop) })
 	return nil
 }
 

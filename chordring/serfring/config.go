@@ -45,7 +45,7 @@ type Config struct {
 	Expect int
 
 	// Links has the connections to other gateways. Its address is where they reach this one: an
-	// IP address and a port. It must be given the Carrier's Datagram and Accept, and be closed
+	// IP address and a port. It must be given the Carrier's Datagram and Answer, and be closed
 	// after the agent.
 	Links *transport.Transport
 	// Carrier belongs to this agent.

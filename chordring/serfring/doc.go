@@ -11,7 +11,7 @@
 //
 // # On the connection of processes
 //
-// Gossip has no port and no key of its own: a [Carrier] puts memberlist's packets and streams on the
+// Gossip has no port and no key of its own: a [Carrier] puts memberlist's packets on the
 // connections of package transport, where each end has proved its name. So a gateway that is known
 // by gossip alone is heard only once it has done that, and its address in gossip, that of its peer
 // port, counts only while it has not said another one itself.

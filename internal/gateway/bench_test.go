@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -36,10 +36,8 @@ func (alone) Call(context.Context, transport.To, transport.Question) ([]byte, er
 	return nil, transport.ErrLinkDown
 }
 
-func (alone) Open(context.Context, transport.To, string) (net.Conn, error) {
-	return nil, transport.ErrLinkDown
-}
-func (alone) MeanRTT() time.Duration { return 0 }
+func (alone) SendDatagram(transport.To, wire.Channel, []byte) error { return transport.ErrLinkDown }
+func (alone) MeanRTT() time.Duration                                { return 0 }
 
 // newAlone returns a gateway without others, with one pool.
 func newAlone(tb testing.TB, k int, binding admission.Binding) *Gateway {

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -34,8 +34,8 @@ type Links interface {
 	SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error
 	// Call asks another gateway, and waits for its [Gateway.Answer].
 	Call(ctx context.Context, to transport.To, q transport.Question) ([]byte, error)
-	// Open opens a stream to another gateway, for its [Gateway.Accept].
-	Open(ctx context.Context, to transport.To, name string) (net.Conn, error)
+	// SendDatagram sends what another gateway's [Gateway.Datagram] takes, or drops it. It never blocks.
+	SendDatagram(to transport.To, ch wire.Channel, data []byte) error
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
 	MeanRTT() time.Duration
 }

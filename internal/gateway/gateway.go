@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -41,8 +40,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.disk.kick, g.disk.none = make(chan struct{}, 1), cfg.DataDir == ""
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.standing.pools, g.standing.writer.pools, g.tickets.pools = &g.pools, &g.pools, &g.pools
-	g.tickets.polls = polls{pools: &g.pools, of: make(map[pollKey]*poll), subscriptions: make(map[kmutex.Node]*subscription)}
-	g.tickets.watchers.of = make(map[string]net.Conn)
+	g.tickets.polls = polls{pools: &g.pools, of: make(map[pollKey]*poll), watches: make(map[uint64]*watch), at: make(map[string]map[pollKey]*watch)}
+	g.tickets.watchers.of = make(map[string]map[uint64]context.CancelFunc)
 	return g, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -551,18 +551,19 @@ func (n *node) Call(ctx context.Context, to transport.To, q transport.Question) 
 	return answer, err
 }
 
-// Open implements Links.
-func (n *node) Open(ctx context.Context, to transport.To, name string) (net.Conn, error) {
+// SendDatagram implements Links.
+func (n *node) SendDatagram(to transport.To, ch wire.Channel, data []byte) error {
 	peer, cut := n.reach(to.Name)
 	if cut {
-		<-ctx.Done()
-		return nil, ctx.Err()
+		return nil // nobody knows yet
 	}
-	near, far := net.Pipe()
-	if !peer.Accept(transport.Caller{Name: n.name}, name, far) {
-		return nil, transport.ErrLinkDown
+	select {
+	case <-peer.done:
+		return transport.ErrLinkDown
+	default:
 	}
-	return near, nil
+	peer.Datagram(ch, transport.Caller{Name: n.name}, data)
+	return nil
 }
 
 // reach returns the gateway of that name, and whether either is cut off.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/transport"
 )
 
 // However many clients wait at a gateway for another one's tickets, they are told at once that one is
@@ -115,19 +116,15 @@ func TestWatchedTicketLives(t *testing.T) {
 	})
 }
 
-// A gateway that ends, or breaks off the stream, is asked again: nobody waits for it in vain.
+// When the connection ends the gateway is asked again: nobody waits for it in vain.
 func TestWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		owner, other := f.gateways[1], f.gateways[2]
 		holds, waits := request(t, owner, 5*time.Minute), request(t, owner, 5*time.Minute)
 		breakOff := func() {
-			ws := &owner.tickets.watchers
-			ws.mu.Lock()
-			defer ws.mu.Unlock()
-			for _, conn := range ws.of {
-				_ = conn.Close()
-			}
+			owner.ConnectionChanged(transport.Change{Name: other.name})
+			other.ConnectionChanged(transport.Change{Name: owner.name})
 		}
 		for range 3 {
 			time.AfterFunc(time.Second, breakOff)

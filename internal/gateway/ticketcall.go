@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
-	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -89,10 +87,7 @@ func (g *ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) 
 	})
 	defer cancel()
 	if c.Op == opTest {
-		open := func() (net.Conn, error) { // it outlives this call
-			return g.links.Open(g.ctx, transport.To{Name: m.Name, Addr: m.PeerAddr}, ticketsCall)
-		}
-		return g.polls.ask(ctx, m.Node, c, open, func() (admission.Ticket, error) {
+		return g.polls.ask(ctx, m.Name, c, func() (admission.Ticket, error) {
 			c.Wait = 0
 			return g.askMember(ctx, m, c)
 		})

@@ -1,94 +1,85 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"net"
 	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/replication"
 )
 
 // watchers are the gateways that watch tickets of this one: see polls.
 type watchers struct {
 	mu sync.Mutex
-	of map[string]net.Conn
+	of map[string]map[uint64]context.CancelFunc // by gateway and number
 }
 
-// Accept takes a stream on which another gateway of the view watches tickets; false if it is of
-// something else. A stream takes the place of the one before.
-func (g *Gateway) Accept(from transport.Caller, name string, conn net.Conn) bool {
-	if name != ticketsCall || !g.serving.Load() {
-		return false
+// ConnectionChanged takes in what has become of the connection to another gateway. It does not block.
+func (g *Gateway) ConnectionChanged(change transport.Change) {
+	if !change.Up {
+		g.tickets.polls.lose(change.Name)
+		g.tickets.watchers.lose(change.Name)
 	}
-	if _, in := g.views.View().Named(from.Name); !in {
-		return false
-	}
-	ws := &g.tickets.watchers
+}
+
+func (ws *watchers) lose(name string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	before := ws.of[from.Name]
-	ws.of[from.Name] = conn
-	g.background(func() {
-		if before != nil {
-			_ = before.Close()
-		}
-		defer context.AfterFunc(g.ctx, func() { _ = conn.Close() })()
-		g.tickets.serve(conn)
-		_ = conn.Close()
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		if ws.of[from.Name] == conn {
-			delete(ws.of, from.Name)
-		}
-	})
-	return true
+	for _, end := range ws.of[name] {
+		end()
+	}
+	delete(ws.of, name)
 }
 
-// serve watches what the lines say, until the stream ends.
-func (g *ticketCalls) serve(conn net.Conn) {
-	var (
-		wg      sync.WaitGroup
-		mu      sync.Mutex // guards ends and what is written
-		ends    = make(map[uint64]context.CancelFunc)
-		replies = json.NewEncoder(conn)
-	)
-	ctx, cancel := context.WithCancel(g.ctx)
-	defer wg.Wait()
-	defer cancel()
-	in := bufio.NewScanner(conn)
-	in.Buffer(nil, longestLine)
-	for in.Scan() {
-		var line watchLine
-		if json.Unmarshal(in.Bytes(), &line) != nil {
-			return
-		}
-		mu.Lock()
-		if end := ends[line.N]; line.ID == "" || end != nil || len(ends) >= 2*mostWatched { // ends are on their way
-			if end != nil {
-				end()
-			}
-			mu.Unlock()
-			continue
-		}
-		watched, end := context.WithCancel(ctx)
-		ends[line.N] = end
-		mu.Unlock()
-		wg.Go(func() {
-			reply := watchReply{line.N, g.watch(watched, line)}
-			mu.Lock()
-			defer mu.Unlock()
-			delete(ends, line.N)
-			if watched.Err() == nil && replies.Encode(reply) != nil {
-				_ = conn.Close()
-			}
-			end()
-		})
+// Datagram takes in what another gateway tells of a ticket, or watches. It does not block.
+func (g *Gateway) Datagram(ch wire.Channel, from transport.Caller, data []byte) {
+	var line watchLine
+	if ch != wire.Tickets || !g.serving.Load() || json.Unmarshal(data, &line) != nil {
+		return
 	}
+	if line.Reply != nil {
+		g.tickets.polls.told(from.Name, line)
+		return
+	}
+	g.tickets.watched(from.Name, line)
+}
+
+// watched begins or ends to watch a ticket for another gateway.
+func (g *ticketCalls) watched(by string, line watchLine) {
+	ws := &g.watchers
+	_, in := g.views.View().Named(by)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if line.ID == "" {
+		if end := ws.of[by][line.N]; end != nil {
+			end()
+		}
+		return
+	}
+	ctx, end := context.WithCancel(g.ctx)
+	if in = in && len(ws.of[by]) < 2*mostWatched; in { // ends are on their way
+		if ws.of[by] == nil {
+			ws.of[by] = make(map[uint64]context.CancelFunc)
+		}
+		ws.of[by][line.N] = end
+	}
+	g.background(func() {
+		defer end()
+		reply := replyOf(admission.Ticket{}, admission.ErrElsewhere)
+		if in {
+			reply = g.watch(ctx, line)
+			ws.mu.Lock()
+			delete(ws.of[by], line.N)
+			ws.mu.Unlock()
+		}
+		if ctx.Err() == nil {
+			_ = g.say(by, watchLine{N: line.N, Reply: &reply}) // without a connection nobody waits
+		}
+	})
 }
 
 // watch waits until a ticket is not as the line says, or nobody waits for it any more.

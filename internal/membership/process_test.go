@@ -45,7 +45,10 @@ func beGateway() {
 	}
 	carrier, agreed := serfring.NewCarrier(), NewCarrier()
 	ports, err := transport.Listen(transport.Config{
-		Name: name, Listen: "127.0.0.1:0", Handler: deaf{}, Accept: carrier.Accept, Changed: agreed.Changed, PingInterval: childLease / 2,
+		Name: name, Listen: "127.0.0.1:0", Handler: deaf{}, Changed: agreed.Changed, PingInterval: childLease / 2,
+		Answer: func(ctx context.Context, from transport.Caller, _ string, question []byte) ([]byte, error) {
+			return carrier.Answer(ctx, from, question)
+		},
 		Datagram: func(ch wire.Channel, from transport.Caller, data []byte) {
 			carrier.Datagram(ch, from, data)
 			agreed.Datagram(ch, from, data)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -35,15 +34,22 @@ type peers struct {
 // startLinks opens the peer port. What arrives for pools goes to g.
 func (p *peers) startLinks(g *gateway.Gateway) error {
 	cfg := p.cfg.Peers.Links
-	cfg.Name, cfg.Handler, cfg.Receive, cfg.Answer = p.cfg.Name, g, g.ReceivePayload, g.Answer
+	cfg.Name, cfg.Handler, cfg.Receive = p.cfg.Name, g, g.ReceivePayload
 	p.carrier, p.agreed = serfring.NewCarrier(), membership.NewCarrier()
-	cfg.Accept = func(from transport.Caller, name string, conn net.Conn) bool {
-		return p.carrier.Accept(from, name, conn) || g.Accept(from, name, conn)
+	cfg.Answer = func(ctx context.Context, from transport.Caller, name string, body []byte) ([]byte, error) {
+		if name == serfring.Question {
+			return p.carrier.Answer(ctx, from, body)
+		}
+		return g.Answer(ctx, from, name, body)
 	}
-	cfg.Changed = p.agreed.Changed
+	cfg.Changed = func(change transport.Change) {
+		p.agreed.Changed(change)
+		g.ConnectionChanged(change)
+	}
 	cfg.Datagram = func(ch wire.Channel, from transport.Caller, data []byte) {
 		p.carrier.Datagram(ch, from, data)
 		p.agreed.Datagram(ch, from, data)
+		g.Datagram(ch, from, data)
 	}
 	cfg.Observer, cfg.Logger = linkObserver{p.cfg.Metrics}, p.cfg.Logger
 	// A silent link is down after half a lease if something depends on it, else

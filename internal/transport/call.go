@@ -69,14 +69,16 @@ type Question struct {
 	Name     string
 	Body     []byte
 	Priority Priority
+	// InTurn: it is asked when those of its name that came before are answered.
+	InTurn bool
 	// Limit bounds the answer in bytes. 0: 31 KiB.
 	Limit int
 }
 
 // Call asks another gateway, and waits for the answer. If there is no connection it dials, and
 // waits for it. It returns ErrLinkDown if the connection ends before the answer comes,
-// ErrUnknownCall, or an error with the words of the gateway that failed. A body of more than 31 KiB is taken only by a
-// gateway that has this one in its view, or keeps a connection to it. When ctx ends, so does the call, and its
+// ErrUnknownCall, or an error with the words of the gateway that failed. Of bodies of more than 31 KiB a gateway that neither has
+// this one in its view nor keeps a connection to it takes one of 256 KiB at a time. When ctx ends, so does the call, and its
 // ctx at the other end.
 //
 // Over TLS no other gateway gets the question or can answer it, whatever is at the address.
@@ -86,7 +88,7 @@ func (t *Transport) Call(ctx context.Context, to To, q Question) ([]byte, error)
 		return nil, err
 	}
 	defer release()
-	call := &wire.Call{Name: callName + q.Name, Body: q.Body, Urgent: q.Priority == Urgent, Limit: q.Limit}
+	call := &wire.Call{Name: callName + q.Name, Body: q.Body, Urgent: q.Priority == Urgent, InTurn: q.InTurn, Limit: q.Limit}
 	p.mu.Lock()
 	s := p.session
 	if s == nil || !s.open {
@@ -235,25 +237,4 @@ func (t *Transport) Keep(to To) (release func()) {
 		p.mu.Unlock()
 		t.leave(p)
 	}
-}
-
-// Open opens a stream to another gateway. It dials if there is no connection.
-func (t *Transport) Open(ctx context.Context, to To, name string) (net.Conn, error) {
-	p, release, err := t.reach(ctx, to, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.session
-	if s == nil || !s.open {
-		return nil, fmt.Errorf("%w: %s", ErrLinkDown, to.Name)
-	}
-	c := &streamConn{s: s, changed: make(chan struct{})}
-	if c.stream, err = s.wire.Open(name, c); err != nil {
-		return nil, fmt.Errorf("stream to %s: %w", to.Name, err)
-	}
-	s.wakeWriter()
-	return c, nil
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -150,67 +148,6 @@ func TestDatagrams(t *testing.T) {
 		t.Errorf("told %+v", c)
 	}
 	eventually(t, "nothing is kept of the other process", func() bool { return len(t1.all()) == 0 })
-}
-
-// A stream carries bytes both ways, one that nobody reads does not hold up another, and all
-// end with their connection.
-func TestStreamsOverTheConnection(t *testing.T) {
-	stalled := make(chan net.Conn, 1)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	t1 := listen(t, Config{Name: "gw-1"})
-	t2 := listen(t, Config{Name: "gw-2", Accept: func(_ Caller, name string, conn net.Conn) bool {
-		switch name {
-		case "echo":
-			wg.Go(func() {
-				_, _ = io.Copy(conn, conn)
-				_ = conn.Close()
-			})
-		case "stalled":
-			stalled <- conn
-		default:
-			return false
-		}
-		return true
-	}})
-	defer t1.Keep(to(t2))()
-	open := func(name string) net.Conn {
-		conn, err := t1.Open(within(t), to(t2), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.SetDeadline(time.Now().Add(patience))
-		return conn
-	}
-	full := open("stalled")
-	wg.Go(func() { _, _ = full.Write(make([]byte, 1<<20)) })
-	echo, data := open("echo"), randomBytes(3<<20, 1)
-	wg.Go(func() {
-		if _, err := echo.Write(data); err != nil {
-			t.Error(err)
-		}
-	})
-	got := make([]byte, len(data))
-	if _, err := io.ReadFull(echo, got); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%v, or other bytes", err)
-	}
-	_ = echo.Close()
-	if _, err := echo.Read(got); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
-	if _, err := open("unwanted").Read(got); err == nil {
-		t.Error("a stream that nobody wants goes on")
-	}
-	late := open("echo")
-	_ = late.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	var timeout net.Error
-	if _, err := late.Read(got); !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("after the deadline: %v", err)
-	}
-	_ = t2.Close()
-	if _, err := io.Copy(io.Discard, <-stalled); err == nil {
-		t.Error("a stream outlives its connection")
-	}
 }
 
 // As many calls as there may be that take long do not hold up an urgent one, neither those of the

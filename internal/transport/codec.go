@@ -8,11 +8,6 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// protocolVersion is in the preamble.
-//
-// 5: one connection for each pair of processes; tokens have classes.
-const protocolVersion = 5
-
 const (
 	// maxPool bounds the length of a pool's name.
 	maxPool = 64
@@ -30,7 +25,7 @@ var errVersion = errors.New("another wire format")
 
 // wrongVersion says which wire format the other end speaks.
 func wrongVersion(theirs byte) error {
-	return fmt.Errorf("%w: %d, this gateway speaks %d; install the same version of kgate on all gateways", errVersion, theirs, protocolVersion)
+	return fmt.Errorf("%w: %d, this gateway speaks %d; install the same version of kgate on all gateways", errVersion, theirs, wire.Version)
 }
 
 // appendMessage appends a pool's message to dst. On error dst comes back unchanged.

@@ -18,7 +18,7 @@ import (
 
 // Why a call fails. The errors that are returned wrap these.
 var (
-	// ErrClosed says that the transport, or the stream, has been closed.
+	// ErrClosed says that the transport has been closed.
 	ErrClosed = errors.New("closed")
 	// ErrUnknownPeer says that a node is not among the peers last set. A node
 	// is never a peer of itself.
@@ -143,9 +143,6 @@ type Config struct {
 	// words; [ErrUnknownCall] says that there are no calls of that name. Default: there are
 	// none.
 	Answer func(ctx context.Context, from Caller, name string, body []byte) ([]byte, error)
-	// Accept takes a stream that another gateway has opened, and returns false if it does
-	// not want it. It must not block. Default: none is wanted.
-	Accept func(from Caller, name string, conn net.Conn) bool
 	// Changed is told when a connection to another process comes, goes or falls silent. It
 	// must not block or call the transport. Default: nobody is told.
 	Changed func(Change)

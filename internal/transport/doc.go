@@ -1,5 +1,4 @@
-// Package transport carries the messages of the algorithm between gateways,
-// and lends its one port to the streams of other packages.
+// Package transport carries everything that gateways say to each other, on one port.
 //
 // # Promise
 //
@@ -23,11 +22,11 @@
 //
 //   - links, between the incarnations that both processes are in the agreed view: messages
 //     ([Transport.Send]) and payloads ([Transport.SendPayload]);
-//   - calls ([Transport.Call]) and streams ([Transport.Open]) between processes, members or
-//     not; and datagrams that may be lost: gossip's ([Transport.SendDatagram]).
+//   - calls ([Transport.Call]) between processes, members or not; and datagrams that may be lost
+//     ([Transport.SendDatagram]): raft's, gossip's, and what is told of tickets.
 //
-// A connection is dialled while a view has the other gateway, or a call or a stream waits for it,
-// and for half a minute after a call, a stream or a datagram. The gateway with the lower name
+// A connection is dialled while a view has the other gateway, or a call waits for it,
+// and for half a minute after a call or a datagram. The gateway with the lower name
 // dials; if there is no connection for ten times the shortest delay (100 ms), so does the other
 // one: it is enough that one of the two can reach the other. A connection that is lost is dialled again, after a jittered, growing delay.
 //
@@ -44,10 +43,8 @@
 // # One port
 //
 // Every connection to the peer port opens with a preamble (magic, protocol version, kind) and is
-// answered with a status. There are the connections between processes, whose hellos follow, and
-// several kinds of plain streams, handed out as net.Conn: see [StreamKind] and
-// [Transport.Stream]. With [Config.TLS] all of them are mutual TLS 1.3. A process may say only a
-// name that its certificate has. Addresses do not count.
+// answered with a status; the hellos of two processes follow. With [Config.TLS] it is mutual TLS 1.3.
+// A process may say only a name that its certificate has. Addresses do not count.
 //
 // Where a name is not known yet, [Transport.Meet] asks who is there. Two processes of one name
 // do not take each other's connections: the first one keeps it, unless the view has the other one's address.

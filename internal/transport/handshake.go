@@ -63,7 +63,7 @@ func answerOf(s status) []byte { return appendOpening(nil, byte(s)) }
 // appendOpening appends what a preamble and an answer have in common.
 func appendOpening(dst []byte, what byte) []byte {
 	dst = append(dst, magic...)
-	return append(dst, protocolVersion, what, 0, 0)
+	return append(dst, wire.Version, what, 0, 0)
 }
 
 // decodeOpening checks magic, version and the unused bytes. After a foreign
@@ -74,7 +74,7 @@ func decodeOpening(b []byte) (what byte, err error) {
 		return 0, fmt.Errorf("%w: %w", errPreamble, wire.ErrTruncated)
 	case string(b[:len(magic)]) != magic:
 		return 0, errMagic
-	case b[4] != protocolVersion:
+	case b[4] != wire.Version:
 		return 0, wrongVersion(b[4])
 	case b[6] != 0 || b[7] != 0:
 		return 0, fmt.Errorf("%w: %w", errPreamble, wire.ErrRange)

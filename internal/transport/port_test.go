@@ -154,10 +154,10 @@ func rawFrame(kind byte, numbers ...uint64) []byte {
 // The types of frames that are played by hand.
 const (
 	rawMessage = 1
-	rawPing    = 9
-	rawPong    = 10
-	rawAck     = 12
-	rawOpen    = 11
+	rawPing    = 8
+	rawPong    = 9
+	rawOpen    = 10
+	rawAck     = 11
 )
 
 // rawText returns the frame of a message.

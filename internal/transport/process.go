@@ -238,7 +238,7 @@ func (p *process) lockedAttrs() []slog.Attr {
 
 // lose ends what depends on a connection. It is called under the process's lock.
 func (s *session) lose(why error) {
-	calls, questions, streams := s.wire.End()
+	calls, questions := s.wire.End()
 	for _, call := range calls {
 		ended(call, answer{err: fmt.Errorf("%w: %s: %w", ErrLinkDown, s.p.name, why)})
 	}
@@ -248,11 +248,6 @@ func (s *session) lose(why error) {
 		}
 	}
 	s.p.dropWaiting()
-	for _, stream := range streams {
-		if conn, ok := stream.User.(*streamConn); ok {
-			conn.event(&wire.Event{Kind: wire.Closed})
-		}
-	}
 }
 
 // dropWaiting forgets the payloads that wait: their connection has ended. It is called under the

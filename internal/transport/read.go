@@ -88,9 +88,6 @@ func (s *session) receive(b []byte) (used int, err error) {
 			messages++
 		case wire.Asked:
 			s.admit(l, events[i].Question)
-		case wire.Opened:
-			c := &streamConn{s: s, stream: events[i].Stream, changed: make(chan struct{})}
-			c.stream.User = c
 		default: // for others
 		}
 	}
@@ -133,12 +130,6 @@ func (s *session) handle(e *wire.Event) {
 		if take := s.p.t.config.Datagram; take != nil {
 			take(e.Channel, s.from, e.Data)
 		}
-	case wire.Opened:
-		s.opened(e.Stream)
-	case wire.Data, wire.Finished, wire.Writable, wire.Closed:
-		if stream, ok := e.Stream.User.(*streamConn); ok {
-			stream.event(e)
-		}
 	default: // taken in before, or delivered behind the others
 	}
 }
@@ -154,12 +145,4 @@ func (s *session) readMeanwhile() {
 	s.inline, s.rest = false, nil
 	s.wire.Detach()
 	s.p.t.wg.Go(func() { s.read(buf, have) })
-}
-
-// opened hands on a stream that the other end has opened.
-func (s *session) opened(stream *wire.Stream) {
-	c := stream.User.(*streamConn)
-	if f := s.p.t.config.Accept; f == nil || !f(s.from, stream.Name, c) {
-		_ = c.Close() // never fails
-	}
 }

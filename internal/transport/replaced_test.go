@@ -21,22 +21,15 @@ func rawCall(id uint64, name string) []byte {
 	return rawSized(append(b, 0))
 }
 
-// rawStream opens a stream, as bytes.
-func rawStream(id uint64, name string) []byte {
-	const kind = 5
-	b := append([]byte{0, 0, kind}, binary.AppendUvarint(nil, id)...)
-	return rawSized(append(append(b, byte(len(name))), name...))
-}
-
 func rawSized(b []byte) []byte {
 	binary.BigEndian.PutUint16(b, uint16(len(b)-2))
 	return b
 }
 
-// A message, a call and a stream come in one read, and the connection ends while the message is
-// delivered: the stream that is handed on then is broken, and the call does not go on.
+// A message and a call come in one read, and the connection ends while the message is delivered: the call
+// that is handed on then does not go on.
 func TestWhatIsHandedOnAfterTheEnd(t *testing.T) {
-	began, goOn, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	began, goOn := make(chan struct{}), make(chan struct{})
 	var answering atomic.Int64
 	victim := listen(t, Config{
 		Name: "gw-3",
@@ -51,32 +44,16 @@ func TestWhatIsHandedOnAfterTheEnd(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
-		Accept: func(_ Caller, _ string, conn net.Conn) bool {
-			go func() {
-				_, err := conn.Read(make([]byte, 1))
-				read <- err
-			}()
-			return true
-		},
 	})
 	setPeers(victim, 3, []Peer{{Node: 2}})
 	one := rawLink(t, victim)
-	say := append(rawText(t, 1), rawCall(3, callName+"x")...)
-	if _, err := one.Write(append(say, rawStream(1, "s")...)); err != nil {
+	if _, err := one.Write(append(rawText(t, 1), rawCall(3, callName+"x")...)); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the message", began)
 	rawLinkAfter(t, victim, 1)
 	closed(t, one)
 	close(goOn)
-	select {
-	case err := <-read:
-		if err == nil {
-			t.Error("the stream of an ended connection has data")
-		}
-	case <-within(t).Done():
-		t.Fatal("the stream's reader waits for ever")
-	}
 	eventually(t, "no call goes on", func() bool { return answering.Load() == 0 })
 }
 
@@ -85,7 +62,6 @@ func TestReplacedWhileAsked(t *testing.T) {
 	victim := listen(t, Config{
 		Name:   "gw-3",
 		Answer: func(_ context.Context, _ Caller, _ string, b []byte) ([]byte, error) { return b, nil },
-		Accept: func(Caller, string, net.Conn) bool { return true },
 	})
 	setPeers(victim, 3, []Peer{{Node: 2}})
 	for range 30 {
@@ -93,7 +69,7 @@ func TestReplacedWhileAsked(t *testing.T) {
 		_, _ = c.Write(rawHello())
 		var say []byte
 		for n := range uint64(60) {
-			say = append(append(say, rawCall(4*n+1, callName+"x")...), rawStream(4*n+3, "s")...)
+			say = append(say, rawCall(2*n+1, callName+"x")...)
 		}
 		_, _ = c.Write(say)
 		time.Sleep(time.Millisecond)

@@ -247,10 +247,8 @@ func (t *Transport) Down() map[kmutex.Node]time.Time {
 	return down
 }
 
-// Close closes the port, all links and all streams that wait for Accept, and
-// waits for the transport's goroutines; what is queued is dropped. Streams that
-// were handed out belong to their owners. Close must not be called under a lock
-// that Deliver takes.
+// Close closes the port and all connections, and waits for the transport's goroutines; what is
+// queued is dropped. It must not be called under a lock that Deliver takes.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.closed {

@@ -11,8 +11,7 @@ import (
 	"github.com/kgate/kgate/internal/transport/wire"
 )
 
-// TestStrangersMemory has sixteen strangers ask all that they may, open all streams that they may, fill
-// them, and read nothing, at a gateway without a key.
+// TestStrangersMemory has sixteen strangers ask all that they may, and read nothing, at a gateway without a key.
 func TestStrangersMemory(t *testing.T) {
 	t.Parallel()
 	const most = 70 << 20
@@ -27,7 +26,7 @@ func TestStrangersMemory(t *testing.T) {
 		}
 		defer conn.Close()
 		hello := wire.Hello{Name: name, Boot: rand.Text(), Addr: "192.0.2.1:1", To: g.Name, Number: 1}
-		if _, err := conn.Write(hello.Append([]byte("kgat\x05\x01\x00\x00"))); err != nil {
+		if _, err := conn.Write(hello.Append(opening(wire.Version))); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(conn, make([]byte, 8)); err != nil {
@@ -60,12 +59,8 @@ func flood(t *testing.T, conn net.Conn) {
 			t.Fatal(err)
 		}
 	}
-	for range 64 {
-		s, err := w.Open("gossip", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Write(s, make([]byte, 64<<10))
+	if err := w.Call(&wire.Call{Name: "call/gossip", Body: make([]byte, 256<<10)}); err != nil {
+		t.Fatal(err)
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 	for w.Due() {

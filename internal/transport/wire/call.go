@@ -23,6 +23,8 @@ const (
 	// mostOfStranger bounds the bytes of a stranger's unanswered calls, and those of the answers
 	// that it has not read.
 	mostOfStranger = 2 * fragment
+	// longOfStranger bounds its one longer call: what 1,500 gateways know of each other.
+	longOfStranger = 256 << 10
 	// maxWaiting bounds the calls that wait for a place among these.
 	maxWaiting = 4096
 )
@@ -211,10 +213,11 @@ func (c *Conn) takeCall(f *frame) error {
 	}
 	q := &Question{Name: c.name(f.name), Urgent: f.flag, id: f.id, size: f.size}
 	if q.long() {
+		count, bytes := maxLong, MaxBody
 		if c.Stranger {
-			return fmt.Errorf("%w: a call of %d bytes of a stranger", ErrProtocol, q.size)
+			count, bytes = 1, longOfStranger
 		}
-		if c.theirLong == maxLong || c.theirBytes+q.size > MaxBody {
+		if c.theirLong >= count || c.theirBytes+q.size > bytes {
 			return fmt.Errorf("%w: a call of %d bytes, besides %d with %d bytes", ErrProtocol, q.size, c.theirLong, c.theirBytes)
 		}
 		c.theirLong++
@@ -247,7 +250,7 @@ func (c *Conn) Answer(q *Question, status Status, answer []byte) {
 	if c.Stranger {
 		most = mostOfStranger
 	}
-	if len(answer) > most-c.answerBytes {
+	if len(answer) > most-c.answerBytes && (!c.Stranger || c.answerBytes > 0) {
 		status, answer = StatusBusy, nil
 	}
 	q.answered, q.status, q.answer = true, status, answer
@@ -339,7 +342,7 @@ func grow(b, part []byte, size int) []byte {
 }
 
 func (c *Conn) answerData(call *Call, f *frame) error {
-	if !call.answering || f.flag || len(f.data) == 0 || len(f.data) > call.missing {
+	if !call.answering || len(f.data) == 0 || len(f.data) > call.missing {
 		return fmt.Errorf("%w: %d bytes of the answer to %d", ErrProtocol, len(f.data), f.id)
 	}
 	size := len(call.answer) + call.missing
@@ -357,7 +360,7 @@ func (c *Conn) bodyData(q *Question, f *frame) error {
 	if q.answered {
 		return nil // it was given up
 	}
-	if f.flag || len(f.data) == 0 || len(f.data) > q.missing {
+	if len(f.data) == 0 || len(f.data) > q.missing {
 		return fmt.Errorf("%w: %d bytes of call %d", ErrProtocol, len(f.data), f.id)
 	}
 	q.missing -= len(f.data)

@@ -12,8 +12,9 @@ type Channel uint8
 const (
 	// Raft is urgent. After each of its frames the other end is expected to say something.
 	Raft Channel = iota
-	// Gossip is normal.
+	// Gossip and Tickets are normal.
 	Gossip
+	Tickets
 
 	channels
 )
@@ -53,16 +54,6 @@ const (
 	Canceled
 	// Answered: Call has ended with Status; Data is the answer, for the caller to keep.
 	Answered
-	// Opened: the other end has opened Stream.
-	Opened
-	// Data has come on Stream.
-	Data
-	// Finished: nothing more comes on Stream.
-	Finished
-	// Writable: Stream takes bytes again.
-	Writable
-	// Closed: the other end has ended Stream.
-	Closed
 	// Linked: the other end serves the link now, or does so no longer; or it has forgotten it.
 	Linked
 	// Proved: long packets pass both ways.
@@ -80,7 +71,6 @@ type Event struct {
 	Data     []byte
 	Call     *Call
 	Question *Question
-	Stream   *Stream
 }
 
 // Conn is one connection, from the hellos to its end. It has no lock.
@@ -89,8 +79,8 @@ type Conn struct {
 	pulse
 	window
 
-	// Stranger: nobody here has to do with the other end. It may send nothing that is longer
-	// than a frame, and what it asks and is answered may have mostOfStranger bytes each.
+	// Stranger: nobody here has to do with the other end. What it asks and is answered may have
+	// mostOfStranger bytes each, besides one call of longOfStranger and one answer that is long.
 	Stranger bool
 
 	dialled           bool
@@ -98,9 +88,6 @@ type Conn struct {
 	data              []*source // to be written, one frame at a time
 	inFlight          int       // bytes of data written that the other end has not read
 	unread            int       // bytes of data read that the other end has not been told of
-	streams           map[uint64]*Stream
-	myStreams         int
-	theirStreams      int
 	link              *Link
 	mine, theirs      announcement
 	announceDue       bool
@@ -121,8 +108,7 @@ type Conn struct {
 func NewConn(now time.Duration, dialled bool, interval time.Duration) *Conn {
 	return &Conn{
 		dialled: dialled, pulse: newPulse(now, interval), window: window{size: minWindow}, names: make(map[string]string),
-		calls:   calls{asked: make(map[uint64]*Call), questions: make(map[uint64]*Question)},
-		streams: make(map[uint64]*Stream),
+		calls: calls{asked: make(map[uint64]*Call), questions: make(map[uint64]*Question)},
 	}
 }
 
@@ -187,13 +173,12 @@ type source struct {
 	id       uint64
 	rest     []byte
 	question *Question // whose answer it is
-	stream   *Stream
 }
 
 // mine reports whether a number is one that this end has given.
 func (c *Conn) ours(id uint64) bool { return id%2 == 1 == c.dialled }
 
-// nextID returns the number of a new call or stream of this end.
+// nextID returns the number of a new call of this end.
 func (c *Conn) nextID() uint64 {
 	if c.lastID == 0 && c.dialled {
 		c.lastID = 1
@@ -203,10 +188,10 @@ func (c *Conn) nextID() uint64 {
 	return c.lastID
 }
 
-// taken takes in the number of a call or a stream of the other end. They come out of order:
+// taken takes in the number of a call of the other end. They come out of order:
 // urgent calls overtake others.
 func (c *Conn) taken(id uint64) error {
-	if c.ours(id) || c.questions[id] != nil || c.streams[id] != nil {
+	if c.ours(id) || c.questions[id] != nil {
 		return fmt.Errorf("%w: number %d again", ErrProtocol, id)
 	}
 	c.lastTheirs = max(c.lastTheirs, id)

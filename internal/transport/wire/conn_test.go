@@ -181,50 +181,6 @@ func TestCallsWaitForPlaces(t *testing.T) {
 	}
 }
 
-// A reader that stalls holds up its own stream only, after one window.
-func TestStreamStalls(t *testing.T) {
-	k := newTalk(t)
-	stalled, err := k.ends[0].Open("stalled", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := k.ends[0].Open("other", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.settle()
-	theirs := k.last(1, Opened).Stream
-	data := filler(1, 10*streamWindow)
-	if n := k.ends[0].Write(stalled, data); n != streamWindow {
-		t.Errorf("%d bytes were taken, want a window", n)
-	}
-	k.settle()
-	if n := k.ends[0].Write(stalled, data); n != 0 {
-		t.Errorf("%d bytes more were taken", n)
-	}
-	for sent := 0; sent < len(data); {
-		n := k.ends[0].Write(other, data[sent:])
-		sent += n
-		k.settle()
-		k.ends[1].Read(theirs, n)
-		k.settle()
-		if n == 0 {
-			t.Fatalf("the other stream stopped after %d bytes", sent)
-		}
-	}
-	k.ends[0].finish(other)
-	k.settle()
-	if e := k.last(1, Finished); e.Stream != theirs {
-		t.Error("another stream has finished")
-	}
-	k.ends[1].finish(theirs)
-	k.ends[0].reset(stalled)
-	k.settle()
-	if len(k.ends[0].streams)+len(k.ends[1].streams) > 0 {
-		t.Error("a stream is left over")
-	}
-}
-
 // An end that owes something is suspect after a third of the interval at most, which is a sixth
 // of a lease, and given up after one; one that owes nothing after 3/2.
 func TestSilence(t *testing.T) {
@@ -274,29 +230,23 @@ func TestHostile(t *testing.T) {
 		return b
 	}
 	short := func(id uint64) []byte { return appendCall(nil, id, "c", nil) }
-	stream := func(id uint64) []byte { return appendStream(nil, id, "s") }
 	for name, say := range map[string][]byte{
 		"number of ours":            short(2),
 		"number twice":              bytesOf(short(1), short(1)),
-		"stream with a call's":      bytesOf(short(1), stream(1)),
 		"too many calls":            many(maxShort+1, short),
 		"too many long ones":        many(maxLong+1, func(id uint64) []byte { return long(id, fragment+1) }),
 		"too long together":         many(2, func(id uint64) []byte { return long(id, MaxBody/2+1) }),
-		"too many streams":          many(maxStreams+1, stream),
-		"data of nothing":           appendData(nil, 9, []byte("x"), false),
-		"body beyond its end":       bytesOf(long(1, fragment+1), appendData(nil, 1, make([]byte, fragment+2)[:fragment], false), appendData(nil, 1, []byte("xx"), false)),
-		"empty data of a call":      bytesOf(long(1, fragment+1), appendData(nil, 1, nil, false)),
-		"more than a stream's":      bytesOf(stream(1), many(streamWindow/fragment+1, func(uint64) []byte { return appendData(nil, 1, make([]byte, fragment), false) })),
-		"behind a stream's end":     bytesOf(stream(1), appendData(nil, 1, nil, true), appendData(nil, 1, []byte("x"), false)),
+		"data of nothing":           appendData(nil, 9, []byte("x")),
+		"body beyond its end":       bytesOf(long(1, fragment+1), appendData(nil, 1, make([]byte, fragment+2)[:fragment]), appendData(nil, 1, []byte("xx"))),
+		"empty data of a call":      bytesOf(long(1, fragment+1), appendData(nil, 1, nil)),
 		"answer to nothing":         appendAnswer(nil, 2, StatusOK, nil),
-		"read what was not written": appendNumbers(nil, typeCredit, 0, 1),
+		"read what was not written": appendNumbers(nil, typeCredit, 1),
 		"acked what was not sent":   appendNumbers(nil, typeAck, 1),
 		"answer to no ping":         appendNumbers(nil, typePong, 99),
 		"a message without end":     many(MaxMessage/fragment+1, func(uint64) []byte { return seal(append(open(nil, typeMessage|flagged), make([]byte, fragment)...), 0) }),
 		"a datagram without end": many(maxDatagram/fragment+1, func(uint64) []byte {
 			return seal(append(open(nil, typeDatagram|flagged), make([]byte, fragment)...), 0)
 		}),
-		"credit beyond the window": bytesOf(stream(1), appendNumbers(nil, typeCredit, 1, 1)),
 	} {
 		k := newTalk(t)
 		if _, _, err := k.ends[1].Receive(0, say); !errors.Is(err, ErrProtocol) {
@@ -305,11 +255,12 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// A stranger may send nothing that is long.
+// A stranger may send little, but for one longer call.
 func TestStranger(t *testing.T) {
 	for name, say := range map[string][]byte{
-		"call":     appendCall(nil, 1, "c", make([]byte, fragment+1)),
-		"datagram": appendDatagram(nil, Raft, make([]byte, fragment+1)),
+		"call":          appendCall(nil, 1, "c", make([]byte, longOfStranger+1)),
+		"pair of calls": slices.Concat(appendCall(nil, 1, "c", make([]byte, fragment+1)), appendCall(nil, 3, "c", make([]byte, fragment+1))),
+		"datagram":      appendDatagram(nil, Raft, make([]byte, fragment+1)),
 		"row of calls": slices.Concat(appendCall(nil, 1, "c", make([]byte, fragment)), appendCall(nil, 3, "c", make([]byte, fragment)),
 			appendCall(nil, 5, "c", make([]byte, 1))),
 	} {

@@ -10,7 +10,7 @@
 //	urgent     what the connection itself says; raft's frames; calls that cannot wait
 //	normal     gossip's packets, other calls, answers
 //	messages   of pools, between two incarnations: see [Link]
-//	data       the rest of long calls and answers, and streams
+//	data       the rest of long calls and answers
 //
 // A frame has 32 KiB at most, and one frame of data follows the others at a time. So what is
 // urgent waits for one frame at most, and for what the kernel has taken already: at most
@@ -22,17 +22,15 @@
 // [Conn.Send] is for what may be lost: its error says that the frame was dropped, and the end
 // of a connection that others may have been. A [Conn.Call] gets one answer, or ends with the
 // connection; then nobody knows whether it was carried out. A [Link] loses nothing and
-// repeats nothing, over any number of connections, while both incarnations live. A stream
-// ends with its connection.
+// repeats nothing, over any number of connections, while both incarnations live.
 //
 // # Bounds
 //
 // What the other end can make this one keep is bounded: maxShort calls of up to one frame,
-// maxLong longer ones of maxBody bytes together, maxStreams streams with streamWindow bytes
-// each, one message and one frame of each channel that are incomplete. Memory grows with what
+// maxLong longer ones of maxBody bytes together, one message and one frame of each channel that are incomplete. Memory grows with what
 // arrives, not with what is announced. An end that exceeds a bound, or says what makes no sense,
-// loses the connection. A stranger may send nothing that is longer than a frame, and few bytes in calls. A reader that
-// stalls holds up its own stream only.
+// loses the connection. A stranger may send few bytes, but for one longer call at a time, and
+// one answer may be long that waits for it.
 //
 // # Life
 //
@@ -47,11 +45,10 @@
 //	                                          the channel
 //	  call      id, name (u8 length, bytes), size of the body, the body if it fits;
 //	            0x80 in the type: it is urgent
-//	  stream    id, name (u8 length, bytes)
-//	  data      id, bytes of a call's body, an answer, or a stream; 0x80: a stream's last
+//	  data      id, bytes of a call's body or of an answer
 //	  answer    id, status u8, size, the answer if it fits
 //	  cancel    id
-//	  credit    id of a stream or 0, how many bytes of data have been read
+//	  credit    how many bytes of data have been read
 //	  ping      id
 //	  pong      id of the ping that it answers
 //	  link      the sender's node, the other end's, numbers of the last message received
@@ -60,5 +57,5 @@
 //	  padding   bytes
 //
 // Fixed-size integers are big-endian, all others are unsigned varints in their shortest form.
-// The end that dialled counts its calls and streams 1, 3, 5, ..., the other one 2, 4, 6, ...
+// The end that dialled counts its calls 1, 3, 5, ..., the other one 2, 4, 6, ...
 package wire

@@ -60,7 +60,7 @@ func (c *Conn) fillControl(now time.Duration, dst []byte) []byte {
 	}
 	for c.unread > 0 {
 		n := min(c.unread, maxWindow)
-		dst = appendNumbers(dst, typeCredit, 0, uint64(n))
+		dst = appendNumbers(dst, typeCredit, uint64(n))
 		c.unread -= n
 	}
 	for _, id := range c.cancels {
@@ -78,13 +78,10 @@ func (c *Conn) nextData(dst []byte) []byte {
 	s.rest = s.rest[len(part):]
 	c.inFlight += len(part)
 	last := len(s.rest) == 0
-	dst = appendData(dst, s.id, part, last && s.stream != nil && s.stream.ended)
+	dst = appendData(dst, s.id, part)
 	switch {
 	case !last:
 		c.data = append(c.data, s)
-	case s.stream != nil:
-		s.stream.out = nil
-		c.settle(s.stream)
 	case s.question != nil:
 		c.forget(s.question)
 	}

@@ -14,7 +14,7 @@ const (
 	// or of data in one. The rest is for what describes them.
 	maxFrame = 32 << 10
 	fragment = maxFrame - 256
-	// MaxName bounds the name of a call or a stream, in bytes.
+	// MaxName bounds the name of a call, in bytes.
 	MaxName = 128
 )
 
@@ -36,9 +36,8 @@ type frameType uint8
 const (
 	typeMessage frameType = 1 + iota
 	typeDatagram
-	typeCall
-	typeData // the last that has a flag
-	typeStream
+	typeCall // the last that has a flag
+	typeData
 	typeAnswer
 	typeCancel
 	typeCredit
@@ -56,7 +55,7 @@ const flagged = 0x80
 type frame struct {
 	kind    frameType
 	flag    bool
-	id      uint64 // of an exchange, a ping; how many were received (ack)
+	id      uint64 // of a call, a ping; how many were received (ack)
 	channel Channel
 	name    []byte
 	status  Status
@@ -98,11 +97,6 @@ func appendCall(dst []byte, id uint64, name string, body []byte) []byte {
 	return seal(appendSized(dst, body), start)
 }
 
-func appendStream(dst []byte, id uint64, name string) []byte {
-	start := len(dst)
-	return seal(appendName(binary.AppendUvarint(open(dst, typeStream), id), name), start)
-}
-
 // appendAnswer appends the frame that begins an answer, and ends it if it fits.
 func appendAnswer(dst []byte, id uint64, status Status, body []byte) []byte {
 	start := len(dst)
@@ -110,12 +104,9 @@ func appendAnswer(dst []byte, id uint64, status Status, body []byte) []byte {
 	return seal(appendSized(dst, body), start)
 }
 
-func appendData(dst []byte, id uint64, data []byte, last bool) []byte {
-	start, kind := len(dst), typeData
-	if last {
-		kind |= flagged
-	}
-	return seal(append(binary.AppendUvarint(open(dst, kind), id), data...), start)
+func appendData(dst []byte, id uint64, data []byte) []byte {
+	start := len(dst)
+	return seal(append(binary.AppendUvarint(open(dst, typeData), id), data...), start)
 }
 
 func appendName(dst []byte, name string) []byte {
@@ -163,8 +154,6 @@ func decode(body []byte, f *frame) error {
 	case typeCall:
 		f.id, f.name = c.Positive(), c.Name(MaxName)
 		c.sized(f)
-	case typeStream:
-		f.id, f.name = c.Positive(), c.Name(MaxName)
 	case typeData:
 		f.id, f.data = c.Positive(), c.all()
 	case typeAnswer:
@@ -178,13 +167,13 @@ func decode(body []byte, f *frame) error {
 	case typeAck:
 		f.id = c.Uvarint()
 	case typeCredit:
-		f.id, f.size = c.Uvarint(), int(c.UpTo(maxWindow))
+		f.size = int(c.UpTo(maxWindow))
 	case typeLink:
 		f.link = announcement{c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint()}
 	default:
 		c.Fail(ErrRange)
 	}
-	if f.flag && f.kind > typeData {
+	if f.flag && f.kind > typeCall {
 		c.Fail(ErrRange)
 	}
 	if len(c.Rest) > 0 {

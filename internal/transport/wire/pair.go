@@ -5,6 +5,10 @@ import (
 	"fmt"
 )
 
+// Version of all that gateways say to each other, in the preamble. 5: one connection for each pair of processes;
+// tokens have classes.
+const Version = 5
+
 // Hello is what each end says first.
 type Hello struct {
 	// Name and Boot are those of the process that speaks; Addr is where its peer port is.

@@ -81,8 +81,6 @@ func (c *Conn) take(now time.Duration, f *frame) error {
 		return c.takeDatagram(f)
 	case typeCall:
 		return c.takeCall(f)
-	case typeStream:
-		return c.takeStream(f)
 	case typeData:
 		return c.takeData(f)
 	case typeAnswer:
@@ -170,20 +168,15 @@ func (c *Conn) takeDatagram(f *frame) error {
 	return nil
 }
 
-// takeCancel takes in that the other end gives up a call, or what is left of an answer, or a
-// stream.
+// takeCancel takes in that the other end gives up a call, or what is left of an answer.
 func (c *Conn) takeCancel(id uint64) error {
-	if s := c.streams[id]; s != nil {
-		c.resetByPeer(s)
-		return nil
-	}
 	if call := c.asked[id]; call != nil && call.answering {
 		c.endCall(call) // the rest of its answer does not come
 		return nil
 	}
 	q := c.questions[id]
 	switch {
-	case q == nil || q.canceled: // its answer, or the end of the stream, is on its way
+	case q == nil || q.canceled: // its answer is on its way
 		return nil
 	case q.missing > 0: // nobody has heard of it
 		q.canceled, q.missing, q.Body = true, 0, nil
@@ -199,7 +192,7 @@ func (c *Conn) takeCancel(id uint64) error {
 	return nil
 }
 
-// takeData takes in bytes of a call, an answer or a stream.
+// takeData takes in bytes of a call or an answer.
 func (c *Conn) takeData(f *frame) error {
 	c.unread += len(f.data)
 	if c.ours(f.id) {
@@ -209,48 +202,24 @@ func (c *Conn) takeData(f *frame) error {
 	} else if q := c.questions[f.id]; q != nil {
 		return c.bodyData(q, f)
 	}
-	s := c.streams[f.id]
-	switch {
-	case s == nil && f.id <= max(c.lastID, c.lastTheirs):
-		return nil // it was given up here meanwhile
-	case s == nil || s.finished || len(f.data) > s.granted:
-		return fmt.Errorf("%w: %d bytes of stream %d", ErrProtocol, len(f.data), f.id)
+	if f.id > max(c.lastID, c.lastTheirs) {
+		return fmt.Errorf("%w: %d bytes of call %d", ErrProtocol, len(f.data), f.id)
 	}
-	s.granted -= len(f.data)
-	if len(f.data) > 0 && !s.abandoned {
-		c.event(Event{Kind: Data, Stream: s, Data: f.data})
-	}
-	if f.flag {
-		s.finished = true
-		c.event(Event{Kind: Finished, Stream: s})
-		c.settle(s)
-	}
-	return nil
+	return nil // it was given up here meanwhile
 }
 
 // takeCredit takes in that the other end has read data.
 func (c *Conn) takeCredit(f *frame) error {
-	if f.id == 0 {
-		if f.size > c.inFlight {
-			return fmt.Errorf("%w: %d bytes read, but %d are under way", ErrProtocol, f.size, c.inFlight)
-		}
-		c.inFlight -= f.size
-		return nil
+	if f.size > c.inFlight {
+		return fmt.Errorf("%w: %d bytes read, but %d are under way", ErrProtocol, f.size, c.inFlight)
 	}
-	s := c.streams[f.id]
-	if s == nil {
-		return nil // it has ended
-	}
-	if s.credit += f.size; s.credit > streamWindow {
-		return fmt.Errorf("%w: stream %d was granted %d bytes", ErrProtocol, f.id, s.credit)
-	}
-	c.event(Event{Kind: Writable, Stream: s})
+	c.inFlight -= f.size
 	return nil
 }
 
-// End ends the connection: it returns the calls that have no answer, those that wait included,
-// the questions whose answers nobody waits for any more, and the streams.
-func (c *Conn) End() (lost []*Call, questions []*Question, streams []*Stream) {
+// End ends the connection: it returns the calls that have no answer, those that wait included, and
+// the questions whose answers nobody waits for any more.
+func (c *Conn) End() (lost []*Call, questions []*Question) {
 	c.SetLink(nil)
 	lost = slices.Clone(c.waiting)
 	for _, call := range c.asked {
@@ -259,9 +228,6 @@ func (c *Conn) End() (lost []*Call, questions []*Question, streams []*Stream) {
 	for _, q := range c.questions {
 		questions = append(questions, q)
 	}
-	for _, s := range c.streams {
-		streams = append(streams, s)
-	}
-	c.waiting, c.asked, c.questions, c.streams = nil, nil, nil, nil
-	return lost, questions, streams
+	c.waiting, c.asked, c.questions = nil, nil, nil
+	return lost, questions
 }

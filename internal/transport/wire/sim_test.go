@@ -112,7 +112,7 @@ func (e *end) finish(s *side) {
 		return
 	}
 	e.current = nil
-	calls, _, _ := s.conn.End()
+	calls, _ := s.conn.End()
 	for _, c := range calls {
 		if !e.calls[c] {
 			e.w.t.Fatal("a call ended twice")
