@@ -54,7 +54,7 @@ func (s Status) Troubles() []string {
 		switch {
 		case m.Self:
 		case m.Name == s.Gateway.Name:
-			say("The last run of this gateway is still in the cluster, %s; this one joins when that one is out.", m.Status)
+			say("The last run of this gateway is still in the newest view here, %s; this one joins when that one is out.", m.Status)
 		case m.Status == StatusSuspended:
 			say("%s is suspended%s. Its slots come back when its lease has run out.", m.Name, m.because())
 		case m.Status == StatusLost:

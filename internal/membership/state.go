@@ -145,11 +145,11 @@ func (c *Cluster) Differs() bool { return c.differs.Load() }
 func (c *Cluster) Leader() (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := c.core.Leader()
-	if id == 0 {
-		return "", false
+	name := c.core.Elsewhere()
+	if id := c.core.Leader(); id != 0 {
+		name = c.core.NameOf(id)
 	}
-	return c.core.NameOf(id), true
+	return name, name != ""
 }
 
 // Voting returns the names of the gateways that vote, in ascending order, and whether this one is

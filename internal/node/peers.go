@@ -125,7 +125,10 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 	}
 	var out []admin.Member
 	for _, m := range view.Members {
-		link := links[m.Node]
+		link, known := links[m.Node]
+		if !known { // this gateway is in no view
+			_, link.Up = p.links.Proved(m.Name)
+		}
 		member := admin.Member{
 			Name: m.Name, Node: uint64(m.Node), Addr: m.PeerAddr, Status: string(m.Status),
 			Self: m.Node == self, LinkUp: m.Node == self || link.Up, Witness: m.Witness,
@@ -183,13 +186,17 @@ func (p *peers) lost(view *membership.View) []admin.Member {
 // tolerates returns how many of the voters may be lost now while the others still
 // agree: those that are reached from here, less a majority.
 func (p *peers) tolerates(voters []string) int {
-	up := map[string]bool{p.cfg.Name: true}
+	linked := map[string]bool{p.cfg.Name: true}
 	for _, l := range p.links.Links() {
-		up[l.Name] = l.Up
+		linked[l.Name] = l.Up
 	}
 	reached := 0
 	for _, name := range voters {
-		if up[name] {
+		up, known := linked[name]
+		if !known { // one of the two is in no view
+			_, up = p.links.Proved(name)
+		}
+		if up {
 			reached++
 		}
 	}

@@ -139,3 +139,16 @@ func TestRewritten(t *testing.T) {
 		t.Errorf("%v", out.Failed)
 	}
 }
+
+// Who does not hear the leader says who leads, not that nobody does.
+func TestLeadsElsewhere(t *testing.T) {
+	w, l, o := three(t)
+	w.Cut(l.Index, o.Index)
+	w.run(5 * time.Second)
+	if l = w.Leader(); o == l {
+		t.Fatal("it leads")
+	}
+	if err := o.Core.Problem(); err == nil || !strings.Contains(err.Error(), l.Name+" leads") || o.Core.Elsewhere() != l.Name {
+		t.Errorf("%v, %q leads%s", err, o.Core.Elsewhere(), w.state())
+	}
+}

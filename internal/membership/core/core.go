@@ -210,7 +210,7 @@ func (c *Core) receive(e Received) {
 	}
 	switch {
 	case m.Hello != nil:
-		p.hello = m.Hello
+		p.hello, p.heard = m.Hello, c.now
 		c.heardHello(from, m.Hello)
 	case m.raft != nil:
 		c.receiveRaft(from, p.hello, m.raft)

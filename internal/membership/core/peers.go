@@ -21,7 +21,8 @@ type peers struct {
 // conn is a connection to a process.
 type conn struct {
 	name  string
-	hello *Hello // nil: none yet
+	hello *Hello        // nil: none yet
+	heard time.Duration // when it came
 	trip  time.Duration
 	beat  time.Duration // when a process without a vote was sent a heartbeat
 	told  uint64        // the number of the hello that it was sent last

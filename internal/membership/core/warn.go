@@ -134,9 +134,24 @@ func (c *Core) Problem() error {
 		return nil
 	case c.behind():
 		return fmt.Errorf("no leader: %w", c.errBehind())
+	case c.Elsewhere() != "":
+		return fmt.Errorf("%s leads, and there is no connection to it: every gateway must reach the peer port of every other", c.Elsewhere())
 	default:
 		return c.leaderless()
 	}
+}
+
+// Elsewhere returns the gateway that leads as another one has just said, and to which there is no connection;
+// empty: none.
+func (c *Core) Elsewhere() string {
+	for _, id := range sortedKeys(c.peers.conns) {
+		p := c.peers.conns[id]
+		if h := p.hello; h != nil && c.lead == 0 && c.now-p.heard < time.Second && h.Cluster == c.stored.note.Cluster &&
+			h.Leader != 0 && h.Leader != c.id && c.peers.conns[h.Leader] == nil {
+			return c.nameOf(h.Leader)
+		}
+	}
+	return ""
 }
 
 // ErrBehind says that a log lacks what was agreed on.
