@@ -1,6 +1,6 @@
 # kgate: what there is to do. `make help` lists it.
 GO ?= go
-LINT := $(CURDIR)/bin/golangci-lint
+LINT := $(CURDIR)/bin/lint
 
 # As a release is built, so that nothing is compiled twice. The race detector needs cgo.
 export CGO_ENABLED = 0
@@ -67,16 +67,17 @@ newcomer: ## docs/install.md on clean Debian machines with systemd, as root, som
 bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admission costs
 	$(GO) test -run '^$$' -bench . -timeout 20m ./test/bench
 
-lint: $(LINT) ## golangci-lint as .golangci.yaml says
+lint: $(LINT) ## staticcheck and more, as tools/lint and staticcheck.conf say; formatting
 	cd tools && GOWORK=off $(GO) vet ./...
-	$(LINT) run ./... ./test/... ./examples/kgrpc
-	$(LINT) fmt --diff ./...
+	$(GO) vet ./... ./test/... ./examples/kgrpc
+	$(LINT) -unchecked tools/lint/unchecked.txt ./... ./test/... ./examples/kgrpc
+	test -z "$$(cd tools && GOWORK=off $(GO) tool gofumpt -l .. | tee /dev/stderr)"
 
-fmt: $(LINT) ## format
-	$(LINT) fmt ./...
+fmt: ## format
+	cd tools && GOWORK=off $(GO) tool gofumpt -w ..
 
-$(LINT): tools/go.mod
-	cd tools && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(LINT): tools/go.mod tools/lint/main.go
+	cd tools && GOWORK=off $(GO) build -o $@ ./lint
 
 tidy: ## tidy the module files
 	@set -e; for module in . test examples/kgrpc tools tools/chart contrib/caddy; do (cd $$module && GOWORK=off $(GO) mod tidy); done

@@ -32,7 +32,8 @@ func newFencedHTTP2(base *http.Transport, entitled func() uint64) *fencedHTTP2 {
 	f := &fencedHTTP2{entitled: entitled, conns: make(map[http2Host][]*http2Conn)}
 	f.maker = base.Clone() // and base has net/http's own HTTP/2 in TLSNextProto, if it is to have any
 	f.maker.Proxy, f.maker.DialTLSContext = nil, nil
-	f.maker.Dial, f.maker.DialTLS = nil, nil //nolint:staticcheck // the caller's
+	//lint:ignore SA1019 the caller's
+	f.maker.Dial, f.maker.DialTLS = nil, nil
 	f.maker.TLSNextProto, f.maker.TLSClientConfig = nil, nil
 	f.singleUse, f.maker.DisableKeepAlives = base.DisableKeepAlives, false // net/http would promise room that it does not have
 	upstream.ForStreams(f.maker)

@@ -52,12 +52,14 @@ func newFenced(base *http.Transport, entitled func() uint64) http.RoundTripper {
 		base = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	}
 	base = base.Clone()
-	dial := withContext(base.DialContext, base.Dial) //nolint:staticcheck // the caller's
+	//lint:ignore SA1019 the caller's
+	dial := withContext(base.DialContext, base.Dial)
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
 	base.DialContext = fenced(dial, entitled)
-	if dial = withContext(base.DialTLSContext, base.DialTLS); dial != nil { //nolint:staticcheck // the caller's
+	//lint:ignore SA1019 the caller's
+	if dial = withContext(base.DialTLSContext, base.DialTLS); dial != nil {
 		base.DialTLSContext = fenced(dial, entitled)
 	}
 	return &fencedTransport{base, newFencedHTTP2(base, entitled), entitled}

@@ -165,7 +165,8 @@ func TestTransportKept(t *testing.T) {
 func TestTransportIsApart(t *testing.T) {
 	for name, configure := range map[string]func(*http.Transport) error{
 		"HTTP/2 of net/http":         func(base *http.Transport) error { base.ForceAttemptHTTP2 = true; return nil },
-		"HTTP/2 of golang.org/x/net": http2.ConfigureTransport, //nolint:staticcheck // programs use it
+		//lint:ignore SA1019 programs use it
+		"HTTP/2 of golang.org/x/net": http2.ConfigureTransport,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }))

@@ -448,7 +448,8 @@ func TestZeroValues(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newNetwork(t, 1).client(nil).Acquire(nil, "p"); !errors.Is(err, ErrConfig) { //nolint:staticcheck // what a caller may have forgotten
+	//lint:ignore SA1012 what a caller may have forgotten
+	if _, err := newNetwork(t, 1).client(nil).Acquire(nil, "p"); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}
 	var slot *Slot

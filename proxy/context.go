@@ -148,7 +148,7 @@ func (c *exchangeContext) ClientLeft() {
 
 // cancelWithParent ends the context because the client has left, or because the server has stopped.
 func (c *exchangeContext) cancelWithParent() {
-	if context.Cause(c.base) == downstream.ErrStopped { //nolint:errorlint // it is never wrapped
+	if context.Cause(c.base) == downstream.ErrStopped {
 		c.cancel(errStops)
 		return
 	}
@@ -157,7 +157,7 @@ func (c *exchangeContext) cancelWithParent() {
 
 // isStopped reports whether the server has ended it.
 func (c *exchangeContext) isStopped() bool {
-	return c.Cause() == error(errStops) //nolint:errorlint // it is never wrapped
+	return c.Cause() == error(errStops)
 }
 
 // cancel ends the context; the first cause counts. It never blocks, as ClientLeft

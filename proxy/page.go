@@ -82,7 +82,6 @@ func (p *Page) render(d pageData) ([]byte, error) {
 
 // head brings the page back: a script that asks for the place, or else a reload.
 func (p *Page) head(refresh time.Duration) template.HTML {
-	//nolint:gosec // nothing of it comes from outside
 	return template.HTML(fmt.Sprintf("<noscript><meta http-equiv=\"refresh\" content=\"%d\"></noscript>\n<script type=\"module\">%s</script>",
 		retryAfterSeconds(refresh), waitScript))
 }

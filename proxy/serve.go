@@ -88,7 +88,7 @@ func (ex *exchange) admit(r *http1.Request, pool *Pool) (Slot, error) {
 func (ex *exchange) finish(r *http1.Request) {
 	v := recover()
 	ex.giveHead()
-	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
+	if v != nil && v != http.ErrAbortHandler { // a panic's value is compared as net/http does
 		ex.snapshot.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
 			ex.traceAttr(), slog.String("stack", string(debug.Stack())))
 		if !ex.wrote.Load() {

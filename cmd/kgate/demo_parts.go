@@ -66,7 +66,8 @@ func (c *demoUpstreamCommand) Run(std streams) error {
 		case <-ctx.Done():
 			tell(std.out, u)
 			err := server.Close()
-			<-failed //nolint:errcheck // it says that it was closed
+			//lint:ignore errcheck it says that it was closed
+			<-failed
 			return err
 		}
 	}

@@ -161,7 +161,8 @@ func checkTokens(src *source, tokens token.Tokens) error {
 			line, inLine = t.Position.Line, 0
 		}
 		inLine++
-		switch t.Type { //nolint:exhaustive // the others cost nothing
+		//lint:ignore exhaustive the others cost nothing
+		switch t.Type {
 		case token.MappingStartType, token.SequenceStartType:
 			depth++
 		case token.MappingEndType, token.SequenceEndType:

@@ -54,7 +54,7 @@ func (e *valueError) Error() string {
 // Lines returns what an error of this package says, one line for each thing that
 // is wrong: for a log, without the lines in question.
 func Lines(err error) []string {
-	switch e := err.(type) { //nolint:errorlint // walks the tree itself: all leaves count
+	switch e := err.(type) { // walks the tree itself: all leaves count
 	case *valueError:
 		bare := *e
 		bare.excerpt = ""
@@ -73,7 +73,7 @@ func Lines(err error) []string {
 // FromFlags reports whether err is about flags or environment variables alone,
 // and not about a file or the host.
 func FromFlags(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // walks the tree itself: all leaves count
+	switch e := err.(type) { // walks the tree itself: all leaves count
 	case *valueError:
 		return strings.HasPrefix(e.File, "--") || e.File == "" && e.Line == 0
 	case interface{ Unwrap() []error }:

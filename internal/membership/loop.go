@@ -141,7 +141,8 @@ func (c *Cluster) tellMissing() {
 // carryOut does what an event has led to.
 func (c *Cluster) carryOut(out core.Effects) {
 	for _, l := range out.Log {
-		c.config.Logger.LogAttrs(c.closing, l.Level, l.Text, l.Attrs...) //nolint:sloglint // the core's texts are constant
+		//lint:ignore sloglint the core's texts are constant
+		c.config.Logger.LogAttrs(c.closing, l.Level, l.Text, l.Attrs...)
 	}
 	c.disk.write(out.Write)
 	for _, s := range out.Send {

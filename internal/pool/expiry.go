@@ -24,7 +24,7 @@ func (e expiries) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (e *expiries) Push(x any) {
-	t := x.(*Ticket) //nolint:forcetypeassert // nothing else is in the heap
+	t := x.(*Ticket)
 	t.index = len(*e)
 	*e = append(*e, t)
 }

@@ -120,7 +120,7 @@ func (p *process) attempt(ctx context.Context, addr string, first time.Duration)
 	if !ok {
 		p.mu.Unlock()
 		_ = raw.Close()
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil
 	}
 	s := newSession(p, number, raw, conn, true)
 	p.replace(s)
@@ -130,7 +130,7 @@ func (p *process) attempt(ctx context.Context, addr string, first time.Duration)
 		err = fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
 		p.end(s, err)
 		if errors.Is(s.err, errReplaced) {
-			return nil, nil //nolint:nilnil // see above
+			return nil, nil
 		}
 		return s, err
 	}

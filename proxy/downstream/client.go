@@ -269,7 +269,7 @@ func writeDeadline(after time.Duration) time.Time {
 func (cl *client) handle(w *answer) (whole bool) {
 	defer func() {
 		switch v := recover(); {
-		case whole || v == http.ErrAbortHandler: //nolint:errorlint // a panic's value is compared as net/http does
+		case whole || v == http.ErrAbortHandler: // a panic's value is compared as net/http does
 		case v != nil:
 			cl.server.cfg.Logger.Error("panic while serving a request", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 		}

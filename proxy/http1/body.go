@@ -62,7 +62,7 @@ func (b *Body) Left() int64 {
 }
 
 // Ended reports whether the body was read to its end.
-func (b *Body) Ended() bool { return b.in == nil || b.err == io.EOF } //nolint:errorlint // as it was set
+func (b *Body) Ended() bool { return b.in == nil || b.err == io.EOF }
 
 // Trailer returns the fields that came behind the last chunk; nil if there were none. They are
 // there when Read has returned io.EOF. Those by which a message is framed or routed are removed
@@ -100,10 +100,10 @@ func (b *Body) Read(p []byte) (int, error) {
 	default:
 		n, b.err = b.readSome(p)
 	}
-	if n > 0 && b.err != io.EOF { //nolint:errorlint // as it was set
+	if n > 0 && b.err != io.EOF {
 		err := b.err
 		b.err = nil
-		if rule, ok := err.(Rule); ok { //nolint:errorlint // as it was set
+		if rule, ok := err.(Rule); ok {
 			b.err = rule // nothing comes behind it
 		}
 		return n, nil
@@ -132,7 +132,7 @@ func (b *Body) readData(p []byte) (int, error) {
 }
 
 func unexpected(err error) error {
-	if err == io.EOF { //nolint:errorlint // as readers return it
+	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
 	return err
@@ -239,7 +239,7 @@ func (b *Body) readTrailer(next []byte) (done bool, rule Rule) {
 		b.trailer = new(Head)
 	}
 	n, err := b.trailer.trailer(next, b.limits)
-	if rule, ok := err.(Rule); ok { //nolint:errorlint // as it was returned
+	if rule, ok := err.(Rule); ok {
 		b.trailer = nil
 		return false, rule
 	}

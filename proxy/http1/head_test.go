@@ -148,7 +148,7 @@ func TestBytewise(t *testing.T) {
 }
 
 func ruleOf(err error) Rule {
-	r, _ := err.(Rule) //nolint:errorlint // never wrapped
+	r, _ := err.(Rule)
 	return r
 }
 

@@ -110,7 +110,7 @@ func (b *buffer) fill(from syscall.RawConn, most int) (n int, err error) {
 		if b.full = b.held[:n]; n == 0 {
 			b.empty()
 		}
-		return err != unix.EAGAIN //nolint:errorlint // a system call's own
+		return err != unix.EAGAIN
 	})
 	if failed != nil {
 		return 0, failed
@@ -175,7 +175,7 @@ func (*pipe) size() int { return pipeSize }
 func (p *pipe) fill(from syscall.RawConn, most int) (n int, err error) {
 	failed := from.Read(func(fd uintptr) bool {
 		n, err = spliceOnce(int(fd), p.in, most)
-		return err != unix.EAGAIN //nolint:errorlint // a system call's own
+		return err != unix.EAGAIN
 	})
 	if failed != nil {
 		return 0, failed
@@ -196,7 +196,7 @@ func write(to syscall.RawConn, name string, allowed func() error, call func(fd i
 			return true
 		}
 		n, err = uninterrupted(func() (int, error) { return call(int(fd)) })
-		return err != unix.EAGAIN //nolint:errorlint // a system call's own
+		return err != unix.EAGAIN
 	})
 	switch {
 	case refused != nil:
@@ -221,7 +221,7 @@ func spliceOnce(from, to, size int) (int, error) {
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
-		if err == unix.EINTR { //nolint:errorlint // a system call's own
+		if err == unix.EINTR {
 			continue
 		}
 		return max(n, 0), err

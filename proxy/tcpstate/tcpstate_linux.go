@@ -88,7 +88,7 @@ func AwaitReset(conn net.Conn) error {
 		return fds[0].Revents&unix.POLLERR != 0
 	})
 	if failed != nil {
-		return nil //nolint:nilerr // it was ended
+		return nil // it was ended
 	}
 	return syscall.ECONNRESET
 }

@@ -237,7 +237,7 @@ func (c *Client) dial(ctx context.Context, standing uint64, upgrade bool) (excha
 	c.sharing = mine
 	c.mu.Unlock()
 	over, err := c.connect(ctx, standing, false)
-	if _, ok := err.(*DialError); ok { //nolint:errorlint // as connect returns it; others failed for the request's sake
+	if _, ok := err.(*DialError); ok { // as connect returns it; others failed for the request's sake
 		mine.err = err
 	}
 	c.mu.Lock()

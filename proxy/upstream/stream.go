@@ -50,7 +50,7 @@ func (h *http2) roundTrip(req *Request, caller Caller) (*Response, error) {
 		s.upload = &watchedBody{ReadCloser: req.Body}
 		out.Body = s.upload
 	}
-	res, err := s.do(out, &httptrace.ClientTrace{Got1xxResponse: s.gotInformational}) //nolint:bodyclose // whoever has the Response closes it
+	res, err := s.do(out, &httptrace.ClientTrace{Got1xxResponse: s.gotInformational})
 	s.endInformational()
 	if err != nil {
 		if req.Context().Err() != nil {

@@ -179,7 +179,7 @@ func readByNetHTTP(raw, method string) (string, int, error) {
 		}
 		body = req.Body
 	} else {
-		res, err := http.ReadResponse(br, &http.Request{Method: method}) //nolint:bodyclose // below
+		res, err := http.ReadResponse(br, &http.Request{Method: method})
 		if err != nil {
 			return "", 0, err
 		}

@@ -306,7 +306,8 @@ func serveStreams(t *testing.T, k int, secure bool, h http.Handler) (j *streams,
 					tapped.below.split = records()
 					tapped.Conn = tls.Server(tapped.below, config)
 				}
-				new(http2.Server).ServeConn(tapped, &http2.ServeConnOpts{Context: t.Context(), Handler: h}) //nolint:staticcheck // Serve would want the TLS below the tap
+				//lint:ignore SA1019 Serve would want the TLS below the tap
+				new(http2.Server).ServeConn(tapped, &http2.ServeConnOpts{Context: t.Context(), Handler: h})
 				tapped.below.finished.Store(true)
 				tapped.mu.Lock()
 				defer tapped.mu.Unlock()

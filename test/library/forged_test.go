@@ -113,7 +113,7 @@ func TestNoOtherHTTP(t *testing.T) {
 		defer s.Close()
 		for upgrade, want := range map[string]int{"websocket": 101, "h2c": 200, "H2C": 200, "TLS/1.2": 200, "HTTP/2.0": 200, "websocket, h2c": 200} {
 			conn := dial(t, s.Listener.Addr().String(), "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\nUpgrade: "+upgrade+"\r\n\r\n")
-			res, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // the connection is
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

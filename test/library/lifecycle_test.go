@@ -75,7 +75,7 @@ func TestShutdown(t *testing.T) {
 	defer own.Release()
 	ctx, cancel := own.Context(t.Context())
 	defer cancel()
-	_, err = nodes[0].Transport(nil).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", nil)) //nolint:bodyclose // there is none
+	_, err = nodes[0].Transport(nil).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", nil))
 	if says(t, "another node's Transport", err, "the node that has granted the slot"); !errors.Is(err, kgate.ErrLost) {
 		t.Error(err)
 	}
@@ -354,7 +354,8 @@ func TestChanges(t *testing.T) {
 	}
 	says(t, "a k", n.SetK(t.Context(), "p", 0), "between 1 and 65536")
 	says(t, "k of a pool", n.SetK(t.Context(), "nosuch", 1), `no pool "nosuch"`)
-	_, err = n.Acquire(nil, "p") //nolint:staticcheck // what a caller may have forgotten
+	//lint:ignore SA1012 what a caller may have forgotten
+	_, err = n.Acquire(nil, "p")
 	says(t, "a context", err, "context.Background()")
 	cfg.Pools[0].K = 0
 	if err := n.Reload(cfg); err == nil {

@@ -85,7 +85,7 @@ func TestPanic(t *testing.T) {
 	for range 3 {
 		func() {
 			defer func() {
-				if got := recover(); got != mine { //nolint:errorlint // the very value
+				if got := recover(); got != mine {
 					t.Errorf("panic: %v", got)
 				}
 			}()

@@ -60,7 +60,7 @@ func TestReleaseEndsRequests(t *testing.T) {
 		_, _, before := judge.Counts()
 		go func() {
 			defer close(asked)
-			if res, err := client.Do(req); !errors.Is(err, kgate.ErrLost) { //nolint:bodyclose // there is none
+			if res, err := client.Do(req); !errors.Is(err, kgate.ErrLost) {
 				t.Errorf("a request that outlives its slot: %v, %v", res, err)
 			}
 		}()
@@ -83,7 +83,7 @@ func TestReleaseEndsRequests(t *testing.T) {
 			})
 		}
 		reading.Wait()
-		_, asked, err := get("/silent") //nolint:bodyclose // there is none
+		_, asked, err := get("/silent")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestHandlerEndsRequests(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if _, err := client.Do(req); err != nil { //nolint:bodyclose // that is what is tested
+		if _, err := client.Do(req); err != nil {
 			t.Error(err)
 		}
 	})

@@ -318,7 +318,8 @@ func TestTransportBreaksOff(t *testing.T) {
 			}))
 			defer upstream.Close()
 			base := upstream.Client().Transport.(*http.Transport)
-			base.Dial = func(network, addr string) (net.Conn, error) { //nolint:staticcheck // a program may have it
+			//lint:ignore SA1019 a program may have it
+			base.Dial = func(network, addr string) (net.Conn, error) {
 				dialed.Add(1)
 				conn, err := net.Dial(network, addr)
 				return slowToClose{conn, &closed}, err

@@ -190,7 +190,7 @@ func testWebSocket(t *testing.T, w *world) {
 }
 
 func echoMessages(ctx context.Context, client *http.Client, url string) error {
-	c, res, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client, CompressionMode: websocket.CompressionContextTakeover}) //nolint:bodyclose // the connection is the body
+	c, res, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client, CompressionMode: websocket.CompressionContextTakeover})
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func call(t *testing.T, do func(ctx context.Context) (res *http.Response, sent b
 	for range restartClients {
 		c.wg.Go(func() {
 			for ctx.Err() == nil {
-				res, sent, err := do(ctx) //nolint:bodyclose // do has closed it
+				res, sent, err := do(ctx)
 				switch {
 				case ctx.Err() != nil:
 					return
