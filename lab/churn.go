@@ -53,8 +53,7 @@ const (
 	crashed
 )
 
-// scheduleChanges sets the timers, and fails if the protocol cannot do what is
-// asked of it.
+// scheduleChanges sets the timers, and fails if the protocol does not support the configured changes.
 func (r *run) scheduleChanges() error {
 	_, moves := protocol.As[protocol.Moving](r.protocol)
 	_, restarts := protocol.As[protocol.Restarting](r.protocol)
@@ -108,8 +107,8 @@ func (r *run) change(c Change) {
 	}
 }
 
-// rejoin is when a node that is still not in asks again: the one that it asked may
-// have left.
+// rejoin is the time after which a node that is not in yet asks again: the node that it asked may have
+// left.
 const rejoin = time.Minute
 
 func (r *run) join(c Change) {

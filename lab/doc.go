@@ -13,16 +13,16 @@
 //	           late), central (with failover, too), ideal, static, bv95; paper,
 //	           token, suzukikasami, naimi, elmp, quorum of the literature
 //	handover   the data handover cycle over any of them
-//	rounds     the workload of those of quorum: many resources, churn
+//	rounds     the workload of package quorum's protocols: many resources, churn
 //	check      every interleaving of a small system, and random larger ones
 //	cluster    a whole cluster: processes, leases, a leader, views, an upstream
 //	fuzz       clusters under every fault, seed after seed, judged by the upstream
 //	ring       how likely it is that a gateway is lost with all its replicas
-//	experiment what is measured, and the claims; report, plan: pages and answers
+//	experiment the measurements and the claims; report, plan: pages and answers
 //
 // To add a protocol, write one Go value for all nodes: Acquire, Release, Cancel, Deliver, Due
 // ([protocol.Protocol]). It gets a [protocol.Host] to send messages, set timers and grant
-// requests. Wrap one that allows a single request per node, as those of the literature do, with
+// requests. Wrap a protocol that allows a single request per node, as the literature's do, with
 // [protocol.Serial]. If its nodes may crash, come back, join or leave, it implements Detecting,
 // Restarting or Moving; check.Explore and check.Fuzz then test it with such changes.
 //

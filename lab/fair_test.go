@@ -10,10 +10,10 @@ import (
 	"github.com/kgate/kgate/lab/workload"
 )
 
-// Tokens that rest away from the baton let nobody in who came much later than others
-// that wait. A request can be overtaken by those that arrived in the ask interval before
-// its own request for a place went out, 4 N T, and while messages are on their way: 15 T.
-// No invariant sees that: who may take a token at rest is about a history.
+// Tokens that rest away from the baton admit no request that came much later than others that wait. A
+// request can be overtaken by requests that arrived in the ask interval before its own request for a
+// place went out, 4 N T, and while messages are on their way, 15 T. No invariant checks this: the order
+// of admissions is a property of a history.
 func TestLateIsFair(t *testing.T) {
 	const hold, delay = time.Second, time.Second / 200
 	for name, c := range map[string]struct {

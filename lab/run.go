@@ -137,7 +137,7 @@ type run struct {
 	full     bool // all entries that were wanted
 }
 
-// request is one that waits or is in the critical section.
+// request is a request that waits or is in the critical section.
 type request struct {
 	node    int
 	since   time.Duration

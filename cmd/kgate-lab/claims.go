@@ -6,7 +6,7 @@ import (
 	"github.com/kgate/kgate/lab/experiment"
 )
 
-// claimsCommand is the table of claims.
+// claimsCommand prints the table of claims.
 type claimsCommand struct {
 	Paper string `name:"paper" enum:"all,000,001,002,003,004,kgate" default:"all" help:"Only the claims of this paper, or of kgate: 000, 001, 002, 003, 004, kgate."`
 	experimentFlags

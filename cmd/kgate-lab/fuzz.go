@@ -102,7 +102,7 @@ func printScenario(out io.Writer, s *fuzz.Scenario, of int) {
 	}
 }
 
-// firstLine is an error without what follows on further lines (a stack).
+// firstLine returns the first line of an error, without a stack.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line

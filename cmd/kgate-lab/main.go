@@ -16,7 +16,7 @@ import (
 // Exit codes.
 const (
 	exitOK      = 0
-	exitFailure = 1 // it could not run, or a seed failed
+	exitFailure = 1 // the command could not run, or a seed failed
 	exitUsage   = 2 // the command line is wrong
 )
 
@@ -33,10 +33,10 @@ type commands struct {
 // streams are what a command reads and writes.
 type streams struct{ out, err io.Writer }
 
-// usageError is a fault of the command line that shows only when it runs.
+// usageError is a fault of the command line that only Run can find.
 type usageError struct{ error }
 
-// errFailed ends the process with exitFailure. What failed has been printed.
+// errFailed ends the process with exitFailure. The failure has been printed.
 var errFailed = errors.New("failed")
 
 // untilSignal returns a context that ends with SIGINT or SIGTERM.

@@ -79,7 +79,7 @@ func (f *experimentFlags) measure(std streams, experiments []*experiment.Experim
 	return results, nil
 }
 
-// command is the command line that makes the page again.
+// command returns the command line that makes the page again.
 func (c *reportCommand) command() string {
 	text := "kgate-lab report"
 	for _, name := range c.Names {
@@ -97,7 +97,7 @@ func (c *reportCommand) command() string {
 	return text + " --out DIR"
 }
 
-// version is the revision that this program was built from, as far as known.
+// version returns the revision that this program was built from, if known.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -21,8 +21,8 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// TestAdminSocket: who may open the socket may change things, with no token; a
-// request that comes over TCP on loopback needs it where there is one.
+// TestAdminSocket: a user who may open the socket may make changes without a token; a request over TCP
+// on loopback needs the token if there is one.
 func TestAdminSocket(t *testing.T) {
 	upstream, _, leave := stubborn(t)
 	close(leave)
@@ -56,8 +56,8 @@ func TestAdminSocket(t *testing.T) {
 	}
 }
 
-// TestAdminSocketBehindProxy: a proxy that says for whom it asks needs the token over the socket,
-// too, and so does everybody over a socket that all may open.
+// TestAdminSocketBehindProxy: a proxy that names its client needs the token over the socket, too, and so
+// does every client of a socket that all may open.
 func TestAdminSocketBehindProxy(t *testing.T) {
 	const secret = "s3cret-s3cret-s3cret"
 	upstream, _, leave := stubborn(t)
@@ -116,8 +116,8 @@ func TestAdminSocketBehindProxy(t *testing.T) {
 	}
 }
 
-// TestOperatorsAreBounded: idle connections to the admin address keep nobody out, and there are
-// no more of them than are allowed.
+// TestOperatorsAreBounded: idle connections to the admin address keep no client out, and their number is
+// bounded.
 func TestOperatorsAreBounded(t *testing.T) {
 	const most = 8
 	server, err := newOperators(operators{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}, most, slog.New(slog.DiscardHandler))
@@ -152,9 +152,8 @@ func TestOperatorsAreBounded(t *testing.T) {
 	}
 }
 
-// TestReloadUnchanged: a file that says the same touches nothing: an upstream that is
-// believed by a file of roots keeps its connections. With other roots it is reached
-// anew.
+// TestReloadUnchanged: the reload of an unchanged file touches nothing: an upstream that is verified by a
+// file of roots keeps its connections. With other roots the gateway connects again.
 func TestReloadUnchanged(t *testing.T) {
 	var conns atomic.Int64
 	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))

@@ -34,7 +34,7 @@ func (o *output) String() string {
 
 // fakeCluster is a gateway of which only the admin address is there.
 type fakeCluster struct {
-	admin.Lines // nobody asks
+	admin.Lines // not used
 	admin.Peers
 
 	mu       sync.Mutex

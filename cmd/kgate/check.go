@@ -70,7 +70,7 @@ func (c *checkCommand) Run(std streams) error {
 	return err
 }
 
-// exposed says why others could replace what is in the data_dir; "": they could not.
+// exposed returns why other users could replace the files in data_dir; "": they could not.
 func (c *checkCommand) exposed(cfg *config.Config) string {
 	runs := journal.AnyUser
 	if c.Files && os.Geteuid() != 0 { // root may check for another user
@@ -79,7 +79,7 @@ func (c *checkCommand) exposed(cfg *config.Config) string {
 	return journal.Exposed(cfg.Node.DataDir, runs)
 }
 
-// result prints what was found as JSON.
+// result prints the errors as JSON.
 func (c *checkCommand) result(std streams, cfg *config.Config, wrong error) error {
 	out := struct {
 		File     string   `json:"file"`

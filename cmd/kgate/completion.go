@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCommand prints what a shell needs to complete kgate's command lines.
+// completionCommand prints the script with which a shell completes kgate's command lines.
 type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
@@ -23,8 +23,8 @@ func (completionCommand) Help() string {
 The Debian package brings all three.`
 }
 
-// The shells ask kgate itself, so they offer what this version knows. If it offers nothing
-// they complete file names.
+// The shells ask kgate itself, so they offer this version's commands and flags. If it offers nothing they
+// complete file names.
 var completionScripts = map[string]string{
 	"bash": `_kgate() {
     mapfile -t COMPREPLY < <("$1" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
@@ -75,7 +75,7 @@ func offers(at *kong.Node, words []string) []string {
 		words = []string{""}
 	}
 	begun := words[len(words)-1]
-	var value *kong.Flag // that the next word belongs to
+	var value *kong.Flag // whose value is the next word
 	for _, word := range words[:len(words)-1] {
 		if value != nil {
 			value = nil

@@ -65,7 +65,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// Every command that --help lists has a page, and pages say what --help says.
+// Every command that --help lists has a manual page with the same text.
 func TestManualPages(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer

@@ -232,7 +232,7 @@ type demoResult struct {
 	most     int
 }
 
-// summary prints what the run has shown, and fails if k was exceeded.
+// summary prints the results of the run, and fails if k was exceeded.
 func (c *demoAllCommand) summary(out io.Writer, r *demoResult) error {
 	fmt.Fprintf(out, "\nmost in flight at the upstream  %d  (k = %d)\n", r.most, c.K)
 	fmt.Fprintf(out, "slots busy                      %.1f %%\n", 100*r.upstream.Busy)
@@ -243,7 +243,7 @@ func (c *demoAllCommand) summary(out io.Writer, r *demoResult) error {
 	return nil
 }
 
-// printLoad prints what the clients have seen.
+// printLoad prints the clients' results.
 func printLoad(out io.Writer, r *demo.Result) {
 	fmt.Fprintf(out, "answers                         %d, %.0f/s, %d failed\n\n", r.Overall.Access.Count, r.Overall.PerSecond, r.Overall.Errors())
 	width := len("wait (ms)")

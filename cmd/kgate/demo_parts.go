@@ -132,7 +132,7 @@ func (c *demoLoadCommand) Run(std streams) error {
 	return nil
 }
 
-// byStatus says how many answers had which status.
+// byStatus formats the number of answers by status.
 func byStatus(counts map[int]int) string {
 	var parts []string
 	for _, status := range slices.Sorted(maps.Keys(counts)) {

@@ -11,7 +11,7 @@ import (
 
 const variablePrefix = "KGATE_"
 
-// misspelt are sentences about environment variables that have no effect.
+// misspelt are warnings about environment variables that have no effect.
 type misspelt []string
 
 // misspeltVariables reports the variables of an environment that are close to ours: they

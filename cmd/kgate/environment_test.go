@@ -8,8 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestMisspeltVariable: what is nearly a variable of ours is named; what others make
-// is not.
+// TestMisspeltVariable: a warning names a variable that is nearly one of kgate's, and none of other
+// programs' variables.
 func TestMisspeltVariable(t *testing.T) {
 	t.Setenv("KGATE_UPSTREM", "http://h")
 	t.Setenv("KGATE_SERVICE_HOST", "10.0.0.1")
@@ -26,7 +26,7 @@ func TestMisspeltVariable(t *testing.T) {
 	}
 }
 
-// TestExecSetsNoFlag: what kgate exec tells its command configures no kgate in it.
+// TestExecSetsNoFlag: the variables that kgate exec sets for its command do not configure a kgate there.
 func TestExecSetsNoFlag(t *testing.T) {
 	var cli commands
 	parser, err := kong.New(&cli)

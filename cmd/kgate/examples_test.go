@@ -36,7 +36,7 @@ type example struct {
 	seen   chan *http.Request // by the upstream
 }
 
-// exampleRuns says of each example what it does.
+// exampleRuns tests each example.
 var exampleRuns = map[string]func(*example){
 	"request-id.yaml": func(e *example) {
 		res, _ := e.get("/", "X-Request-ID", "mine")
@@ -229,7 +229,7 @@ func runExample(t *testing.T, name, text string, run func(*example)) {
 		mustKeygen(t, e.dir, "--ca")
 		mustKeygen(t, e.dir, "--peer", "site", "--peer", "files")
 	}
-	// It listens where nobody else does, in place of the addresses that the example has.
+	// The gateway listens on free ports in place of the example's addresses.
 	sockets := make(map[string][]net.Listener)
 	free := func(key string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

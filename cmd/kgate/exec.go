@@ -208,8 +208,8 @@ func (c *execCommand) explain(err error) error {
 	return &codedError{code: code, err: err}
 }
 
-// What a command finds in its environment. None is one that kgate itself reads: the command may be a
-// kgate, too.
+// The variables in a command's environment. kgate itself reads none of them: the command may be a kgate,
+// too.
 const (
 	variableTicket   = "KGATE_TICKET"
 	variableFence    = "KGATE_FENCE"

@@ -12,7 +12,7 @@ import (
 )
 
 // guard is the first process of the process group that a command is then started in. When this
-// process is killed, the guard ends the group: nobody else would if its slot were lost.
+// process is killed, the guard ends the group: otherwise the group would go on after the loss of its slot.
 type guard struct {
 	process *exec.Cmd
 	tell    *os.File // ends with this process
@@ -36,7 +36,7 @@ func startGuard() (g *guard, err error) {
 		}
 	}()
 	g.process.Stdin = told
-	// Nothing starts in its group, and nobody sends a signal there, until it ignores them.
+	// No process starts in its group, and no signal is sent there, until it ignores signals.
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ready, err := g.process.StdoutPipe()
 	if err != nil {
@@ -53,8 +53,8 @@ func startGuard() (g *guard, err error) {
 // group returns the number of the process group.
 func (g *guard) group() int { return g.process.Process.Pid }
 
-// watch sets how long after this process's end the group is killed, and with it the command,
-// which may have left it; nil: there is none yet.
+// watch sets the time after this process's end at which the group is killed, and the command, which may
+// have left the group; nil: there is no command yet.
 func (g *guard) watch(command *os.Process, grace time.Duration) error {
 	pid := 0
 	if command != nil {
@@ -81,7 +81,7 @@ func (g *guard) end() {
 
 // Run is the guard's process.
 func (guardCommand) Run(std streams) error {
-	signal.Ignore() // those of the group are not meant for it
+	signal.Ignore() // signals to the group are not meant for the guard
 	if _, err := fmt.Fprintln(std.out, "ready"); err != nil {
 		return err
 	}
@@ -103,16 +103,16 @@ func (guardCommand) Run(std streams) error {
 		}
 		group = groupOf(command, group)
 	}
-	group = groupOf(command, group) // the one before, if the command has ended and others of it have not
+	group = groupOf(command, group) // unchanged if the command has ended and others of its group have not
 	signalAll(own, group, syscall.SIGTERM)
-	signalAll(own, group, syscall.SIGCONT) // what is stopped would not end
+	signalAll(own, group, syscall.SIGCONT) // a stopped process would not end
 	time.Sleep(grace)
 	signalAll(own, group, syscall.SIGKILL)
 	return nil
 }
 
-// groupOf returns the process group that a command leads, or the one that it was started in.
-// Shells with job control make one of their own.
+// groupOf returns the process group that a command leads, as shells with job control do, or the group
+// that it was started in.
 func groupOf(command *os.Process, started int) int {
 	if command == nil || command.Signal(syscall.Signal(0)) != nil { // it has ended
 		return started

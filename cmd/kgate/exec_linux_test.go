@@ -66,7 +66,7 @@ func openTerminal(t *testing.T, g *fakeGateway, ttl string) *terminal {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = person.Close() // who uses it gets SIGHUP
+		_ = person.Close() // its processes get SIGHUP
 		<-seen
 		_ = s.shell.Process.Kill()
 		_ = s.shell.Wait()
@@ -118,8 +118,8 @@ func runs(t *testing.T, file string) bool {
 	return err == nil && !strings.Contains(string(status), "State:\tZ")
 }
 
-// TestExecOnATerminal: all of a command ends when its slot is lost, also in the foreground
-// of a terminal, and the shell goes on. The command reads the terminal and gets its keys.
+// TestExecOnATerminal: all processes of a command end when its slot is lost, also in the foreground of a
+// terminal, and the shell goes on. The command reads the terminal and gets its keys.
 func TestExecOnATerminal(t *testing.T) {
 	child := "sh -c 'trap \"\" HUP; echo $$ >%s; while :; do sleep .01; done' & "
 	for name, suffix := range map[string]string{"alone": "", "in a pipeline": " | cat"} {

@@ -244,8 +244,7 @@ func TestExecPassesSignalsOn(t *testing.T) {
 	_ = holder.Wait()
 }
 
-// When kgate itself is killed, its command does not go on without a slot, and neither does
-// what the command has started.
+// When kgate itself is killed, its command and the command's children do not go on without a slot.
 func TestExecIsKilled(t *testing.T) {
 	for name, trap := range map[string]string{"they end": `trap "echo told; exit" TERM`, "they go on": `trap "" TERM`} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +254,7 @@ func TestExecIsKilled(t *testing.T) {
 			cmd := startProcess(t, g, &out, "--", "sh", "-c", fmt.Sprintf(
 				`trap : USR1; sh -c 'trap "echo heard" USR1; %s; echo up; while :; do sleep .01; done'; echo`, trap))
 			await(t, "the command", func() bool { return strings.Contains(out.String(), "up") })
-			// Who passes signals on has told the guard whom to watch.
+			// Once kgate passes signals on, it has told the guard which process to watch.
 			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 				t.Fatal(err)
 			}
@@ -280,8 +279,8 @@ func TestExecIsKilled(t *testing.T) {
 	}
 }
 
-// A command does not go on without a slot either if kgate is killed in the first instants of
-// the command: by the command itself, or at a moment that nobody chose.
+// A command does not go on without a slot either if kgate is killed as the command begins: by the command
+// itself, or at a random moment.
 func TestExecIsKilledAsItsCommandBegins(t *testing.T) {
 	kills := 24
 	if os.Getenv("KGATE_SOAK") != "" {
@@ -360,8 +359,7 @@ func TestExecEndsWhatLeavesItsGroup(t *testing.T) {
 	}
 }
 
-// When the slot is lost and the command ends, what it has started and ignores SIGTERM does
-// not go on.
+// When the slot is lost and the command ends, its children do not go on, even if they ignore SIGTERM.
 func TestExecLosesItsSlotAndItsCommand(t *testing.T) {
 	g := startFake(t, map[string]int{"p": 1})
 	var out output
@@ -383,7 +381,7 @@ func TestExecLosesItsSlotAndItsCommand(t *testing.T) {
 	}
 }
 
-// Only what the command itself leaves behind is there when it has ended.
+// kgate exec leaves no process of its own behind. A process that the command leaves behind goes on.
 func TestExecLeavesNothingBehind(t *testing.T) {
 	g := startFake(t, map[string]int{"p": 1})
 	await(t, "what lost slots have left in other tests", func() bool {
@@ -408,9 +406,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A command that has lost its slot is killed before somebody else can have it,
-// whatever the time to live and whenever renewals begin to fail, also if its clock is a
-// tenth slow and that of the ticket's gateway a tenth fast.
+// A command that has lost its slot is killed before another holder can have the slot, for any time to
+// live and any moment at which renewals begin to fail, also if its clock is a tenth slow and the clock of
+// the ticket's gateway a tenth fast.
 func TestKilledBeforeTheSlotIsGone(t *testing.T) {
 	for late, answers := range []int{0, 1, 5} { // renewals that are answered
 		for ttl := time.Second; ttl <= 10*time.Minute; ttl += time.Second {
@@ -449,8 +447,8 @@ func TestKilledBeforeTheSlotIsGone(t *testing.T) {
 	}
 }
 
-// A command whose pool bounds how long a slot may be held is killed before the end of
-// that, and not much before, also by clocks that run differently.
+// A command whose pool bounds how long a slot may be held is killed before that time ends, and not much
+// before, also if the clocks run at different rates.
 func TestKilledBeforeTheHoldEnds(t *testing.T) {
 	const fast = 1.1 / 0.9 // the gateway's clock, by the command's
 	for ttl := time.Second; ttl <= 10*time.Minute; ttl += 7 * time.Second {

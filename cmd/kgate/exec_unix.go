@@ -20,14 +20,14 @@ var jobSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
 
 // family is a command with the processes that it starts. It is a process group of its
 // own, so that signals reach all of it, and all of it ends when the slot is lost. The
-// terminal is this process's, as its shell sees it, and is lent to the family: Ctrl-C and
-// Ctrl-Z go there, and it reads what is typed.
+// terminal is this process's, as its shell sees it, and is lent to the family, which gets Ctrl-C, Ctrl-Z
+// and the input.
 type family struct {
 	terminal *os.File // the controlling terminal; nil without one
 	signals  chan<- os.Signal
 	command  *os.Process
 	guard    *guard    // leads the process group
-	over     time.Time // when the slot, which is lost, may have another holder; zero: it is held
+	over     time.Time // when the lost slot may have another holder; zero: it is held
 	lent     bool      // the terminal is lent to the family
 	// stopped receives the signals that stop the command.
 	stopped chan os.Signal
@@ -35,8 +35,8 @@ type family struct {
 	resume <-chan time.Time
 }
 
-// startFamily starts cmd. Signals are those of this process, and grace is how long cmd may
-// go on after this process is killed.
+// startFamily starts cmd. signals receives this process's signals. grace is how long cmd may go on after
+// this process is killed.
 func startFamily(cmd *exec.Cmd, signals chan<- os.Signal, grace time.Duration) (*family, error) {
 	guard, err := startGuard()
 	if err != nil {
@@ -125,9 +125,9 @@ func (f *family) suspend(s os.Signal) {
 		f.resume = time.After(soon) // no shell would ever continue this process
 		return
 	}
-	// The shell sees a job that is stopped: this process, and what else the shell has
-	// started with it, as if the terminal had sent the signal to all. Package signal
-	// does not give SIGTSTP its effect back.
+	// The shell sees a stopped job: this process and the others that the shell has started with
+	// it, as if the terminal had sent the signal to all. Package signal does not give SIGTSTP its
+	// effect back.
 	signal.Ignore(syscall.SIGTSTP)
 	_ = syscall.Kill(0, syscall.SIGTSTP)
 	_ = syscall.Kill(unix.Getpid(), syscall.SIGSTOP)
@@ -183,7 +183,7 @@ func (f *family) group() int { return groupOf(f.command, f.guard.group()) }
 
 func (f *family) inForeground() bool { return f.foreground() == unix.Getpgrp() }
 
-// reclaim takes the terminal back if the command still has it, or nobody has.
+// reclaim takes the terminal back if the command still has it, or no process group has.
 func (f *family) reclaim() {
 	if !f.lent {
 		return
@@ -196,7 +196,7 @@ func (f *family) reclaim() {
 
 // handTo gives the terminal to a process group.
 func (f *family) handTo(group int) bool {
-	signal.Ignore(syscall.SIGTTOU) // which stops a process that does not have it
+	signal.Ignore(syscall.SIGTTOU) // which stops a process that does not have the terminal
 	defer signal.Reset(syscall.SIGTTOU)
 	return unix.IoctlSetPointerInt(int(f.terminal.Fd()), unix.TIOCSPGRP, group) == nil
 }

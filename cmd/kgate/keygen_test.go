@@ -110,7 +110,7 @@ func TestKeygenMakesASet(t *testing.T) {
 	}
 }
 
-// Nothing is written over, and then nothing else is written either.
+// If a file exists, no file is written.
 func TestKeygenWritesNothingOver(t *testing.T) {
 	dir := t.TempDir()
 	mustKeygen(t, dir, "--ca")
@@ -189,8 +189,8 @@ func TestSecretFiles(t *testing.T) {
 	}
 }
 
-// TestHalfATokenIsNone: whoever reads the file while it is written, or after its writer
-// was killed, must not accept a part of a token.
+// TestHalfATokenIsNone: a process that reads the file while it is written, or after its writer was
+// killed, must not accept a part of a token.
 func TestHalfATokenIsNone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "admin.token")
 	put := func(text string) {
@@ -209,7 +209,7 @@ func TestHalfATokenIsNone(t *testing.T) {
 			t.Fatalf("of %d characters the first %d: %v, %v", len(whole), n, tokens, err)
 		}
 	}
-	// A token that kgate has not made is whole when nobody writes any more.
+	// A token that kgate has not made is whole when the file has not changed for a while.
 	foreign := strings.Repeat("0123456789", 4)
 	put(foreign[:16])
 	go func() {

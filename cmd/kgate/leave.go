@@ -55,8 +55,8 @@ func (c *drainCommand) Run(std streams) error {
 	return err
 }
 
-// busy says what is still in use at the gateway. It counts slots of tickets, which draining
-// does not end.
+// busy describes the requests and slots in use at the gateway, the slots of tickets included, which
+// draining does not end.
 func busy(s *admin.Status) string {
 	inFlight, waiting := 0, 0
 	for _, p := range s.Pools {
@@ -88,7 +88,7 @@ Examples:
 Exit codes: 0 done, 1 not done, 2 wrong command line.`
 }
 
-// Run shuts the gateway down, or removes the one that is named.
+// Run shuts the gateway down, or removes the named gateway.
 func (c *leaveCommand) Run(std streams) error {
 	if c.Force != "" {
 		return c.force(std)

@@ -89,7 +89,7 @@ func (s *server) serve(name string, serve func(net.Listener) error) net.Addr {
 		s.wg.Go(func() {
 			if name != "admin" {
 				ctx, cancel := context.WithTimeout(s.ctx, startPatience)
-				_ = s.node.Ready(ctx) // if it cannot be, clients are to be told so
+				_ = s.node.Ready(ctx) // if it fails, clients are told so
 				cancel()
 			}
 			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -121,9 +121,9 @@ func (s *server) addresses() map[string]string {
 // tcpSocket names the socket of an element of listen.tcp.
 func tcpSocket(i int) string { return fmt.Sprintf("tcp[%d]", i) }
 
-// openSockets listens on the configured addresses, except those that systemd has opened.
-// They are open before the node starts: an address that is in use stops the gateway before
-// it joins a cluster, and a request that comes as soon as the node is ready finds a socket.
+// openSockets listens on the configured addresses, except sockets that systemd has opened. It runs before
+// the node starts: an address in use stops the gateway before it joins a cluster, and the first requests
+// find a socket.
 func (s *server) openSockets() error {
 	addrs := s.addresses()
 	for _, name := range slices.Sorted(maps.Keys(s.sockets)) {
@@ -159,7 +159,7 @@ func listen(addr string) (net.Listener, error) {
 		return socket.Listen(path)
 	}
 	var c net.ListenConfig
-	c.SetMultipathTCP(false) // its sockets take no filter: see tcpstate.ConnectNoMore
+	c.SetMultipathTCP(false) // MPTCP sockets take no filter: see tcpstate.ConnectNoMore
 	return c.Listen(context.Background(), "tcp", addr)
 }
 

@@ -15,7 +15,7 @@ type lister struct {
 	JSON  bool       `name:"json" help:"Print it as in the document of /api/v1/status."`
 }
 
-// list prints the part of the status that pick returns as JSON, or what show writes of it.
+// list prints the part of the status that pick returns as JSON, or show's text of it.
 func (l *lister) list(std streams, pick func(*admin.Status) any, show func(*statusView, *admin.Status)) error {
 	r, err := l.Admin.remote("")
 	if err != nil {

@@ -125,8 +125,8 @@ func run(args []string, std streams) int {
 	return exitOK
 }
 
-// emptyFlag returns the name of a flag that the command line gives an empty value, as a script does
-// whose variable is not set: the command would do something else than was meant.
+// emptyFlag returns the name of a flag with an empty value on the command line, as from a script with an
+// unset variable: the command would not do what the script means.
 func emptyFlag(command *kong.Context) string {
 	for _, p := range command.Path {
 		if p.Flag != nil && p.Flag.Target.Kind() == reflect.String && p.Flag.Target.IsZero() {
@@ -136,13 +136,13 @@ func emptyFlag(command *kong.Context) string {
 	return ""
 }
 
-// misused prints what is wrong with a command line, and where its help is.
+// misused prints the fault of a command line, and how to get its help.
 func misused(std streams, at *kong.Node, wrong string) int {
 	fmt.Fprintf(std.err, "kgate: %s\nTry: %s --help\n", wrong, commandName(at))
 	return exitUsage
 }
 
-// plainly are the errors of kong that speak of its own insides.
+// plainly rewrites errors of kong that use its own terms.
 var plainly = []struct {
 	text *regexp.Regexp
 	is   string
@@ -154,7 +154,7 @@ var plainly = []struct {
 	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected duration but got (".*"): .*`), "$1 $2: write a number and a unit, such as 500ms, 60s or 5m"},
 }
 
-// plain says what is wrong with a command line in words that need no knowledge of the parser.
+// plain describes the fault of a command line in words that need no knowledge of the parser.
 func plain(err error) string {
 	for _, p := range plainly {
 		if p.text.MatchString(err.Error()) {

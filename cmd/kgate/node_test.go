@@ -21,8 +21,7 @@ import (
 	"github.com/kgate/kgate/internal/config"
 )
 
-// A probe of memberlist that has no answer yet outlives its Shutdown by the rest of the
-// probe's interval.
+// An unanswered probe of memberlist outlives its Shutdown by the rest of the probe's interval.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == guardName { // kgate exec starts its own program
 		os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}))
@@ -117,8 +116,7 @@ func stubborn(t *testing.T) (*httptest.Server, chan struct{}, chan struct{}) {
 	return s, entered, leave
 }
 
-// Why a request was refused comes from the gateway, through the adapter, to the
-// client.
+// The reason of a refusal passes from the gateway to the client.
 func TestRefusalsReachTheClient(t *testing.T) {
 	upstream, entered, leave := stubborn(t)
 	n := startSingle(t, upstream.URL, func(c *config.Config) { c.Pools[0].Queue.Limit = 1 })

@@ -16,17 +16,17 @@ import (
 // operators is what the admin address serves.
 type operators struct {
 	http.Handler
-	guarded bool // its Unix socket may be opened only by who may change things
+	guarded bool // only users who may make changes can open its Unix socket
 }
 
 var _ downstream.Handler = operators{}
 
-// newOperators returns the server of the admin address, for so many connections at once; 0: as
+// newOperators returns the server of the admin address, with at most this many connections at once; 0: as
 // many as its share of the file descriptors.
 func newOperators(h operators, connections int, log *slog.Logger) (*downstream.Server, error) {
 	return downstream.NewServer(downstream.Config{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
-		WriteTimeout:   30 * time.Second, // who takes longer extends it
+		WriteTimeout:   30 * time.Second, // handlers that take longer extend it
 		MaxHeaderBytes: 16 << 10, MaxConnections: cmp.Or(connections, downstream.ShareOfFiles(1)), OnlyHTTP1: true,
 		Logger: log.With(slog.String("listener", "admin")),
 	})

@@ -60,7 +60,7 @@ func readHolds(ctx context.Context, sources []string, pool string) (*holds, erro
 	}, nil
 }
 
-// readMetrics reads an exposition: of a gateway, or one that was stored.
+// readMetrics reads an exposition, from a gateway or from a file.
 func readMetrics(ctx context.Context, source string) (map[string]*dto.MetricFamily, error) {
 	var in io.ReadCloser
 	format := expfmt.NewFormat(expfmt.TypeTextPlain)

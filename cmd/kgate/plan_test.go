@@ -59,8 +59,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The mean and the SCV of what a gateway shows are those of the holds: within 2 % and a tenth by
-// the narrow buckets that a URL gives, and a quarter by the wide ones of a stored text.
+// The mean and the SCV from a gateway's metrics are close to the holds': within 2 % and a tenth by the
+// narrow buckets of a URL, and within a quarter by the wide buckets of a stored text.
 func TestPlanFromMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, err := prom.New(reg, prom.Config{})

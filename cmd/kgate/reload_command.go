@@ -26,7 +26,7 @@ Exit codes: 0 the file counts now, 1 it has errors or the gateway does not answe
 2 wrong command line.`
 }
 
-// Run asks the gateway to read its file, and prints what has changed.
+// Run asks the gateway to read its file, and prints the changes.
 func (c *reloadCommand) Run(std streams) error {
 	r, name, err := c.one(context.Background())
 	if err != nil {

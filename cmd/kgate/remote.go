@@ -44,7 +44,7 @@ func (f adminFlags) remote() (*remote, error) {
 	return f.Admin.remote(token)
 }
 
-// one returns the one gateway that the flags must name, with its name.
+// one returns the single gateway that the flags must name, with its name.
 func (f adminFlags) one(ctx context.Context) (r *remote, name string, err error) {
 	if len(f.Admin.Admin) != 1 {
 		return nil, "", &codedError{code: exitUsage, err: errors.New("--admin must name the one gateway that this is about")}
@@ -59,7 +59,7 @@ func (f adminFlags) one(ctx context.Context) (r *remote, name string, err error)
 	return r, s.Gateway.Name, nil
 }
 
-// postOne posts to the one gateway that the flags must name, and returns its name.
+// postOne posts to the single gateway that the flags must name, and returns its name.
 func (f adminFlags) postOne(ctx context.Context, path string) (r *remote, name string, err error) {
 	if r, name, err = f.one(ctx); err == nil {
 		_, err = r.post(ctx, path, nil)

@@ -14,7 +14,7 @@ type screen struct {
 	out      io.Writer
 	terminal bool
 	colour   bool
-	last     string // what was drawn without an error
+	last     string // the last text drawn without an error
 	drawn    bool
 	size     func() (width, height int)
 }
@@ -56,7 +56,7 @@ func (s *screen) open() func() {
 	return func() { fmt.Fprint(s.out, closeScreen) }
 }
 
-// draw shows text: over what was there on an open terminal, else below it.
+// draw shows text: over the last text on an open terminal, else below it.
 func (s *screen) draw(text string) error {
 	if !s.terminal || !s.drawn {
 		if s.drawn {

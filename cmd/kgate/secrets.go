@@ -84,7 +84,7 @@ func newToken() string {
 
 func tokenSum(token string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(token))) }
 
-// isCut reports whether token is only a part of one that newToken made.
+// isCut reports whether token is only a part of a token that newToken made.
 func isCut(token string) bool {
 	end := len(token) - len(tokenSum(""))
 	return strings.HasPrefix(token, tokenPrefix) && tokenSum(token[:end]) != token[end:]

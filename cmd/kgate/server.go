@@ -48,7 +48,7 @@ type server struct {
 	peerExpiry   atomic.Pointer[time.Time] // of trust
 	listening    atomic.Bool               // all of the above is set
 	read         atomic.Pointer[configRead]
-	// accessLog takes lines in JSON, commonLog those of web servers.
+	// accessLog takes lines in JSON, commonLog lines in the common log format.
 	accessLog, commonLog *telemetry.Buffered
 	tokens               atomic.Pointer[[]string]
 	once                 oncelog.Limit
@@ -73,8 +73,8 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{}), again: make(chan chan<- rereading)}
 	s.undo = append(s.undo, s.closeSockets)
-	// Structured lines go to standard error, as all logs, those of web servers to standard
-	// output.
+	// JSON lines go to standard error, like all logs; lines in the common log format go to
+	// standard output.
 	s.accessLog, s.commonLog = s.openLog(os.Stderr), s.openLog(os.Stdout)
 	s.read.Store(&configRead{at: time.Now()})
 	for _, step := range []func() error{s.readSecrets, s.openSockets, s.startNode, s.listenForClients, s.listenForOperators} {

@@ -199,9 +199,8 @@ func replicas(c config.Cluster) int {
 // upstreamTrust is how each pool's upstreams are reached over TLS.
 type upstreamTrust map[string]*tls.Config
 
-// keep replaces the TLS configurations of pools by those of t that are equal, and returns
-// all that are then in use. So upstreams that are reached in the same way keep their
-// connections over a reload.
+// keep replaces the TLS configurations of pools by equal ones of t, and returns all that are then in use.
+// So upstreams whose TLS is unchanged keep their connections over a reload.
 func (t upstreamTrust) keep(pools []gateway.Pool) upstreamTrust {
 	now := make(upstreamTrust, len(pools))
 	for i := range pools {

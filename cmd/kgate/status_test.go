@@ -100,8 +100,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestScreenOnATerminal: what was there is written over, not cleared first, no
-// longer than the terminal, and the terminal is given back.
+// TestScreenOnATerminal: each text overwrites the last one without clearing it first, is cut to the
+// terminal's height, and the terminal is restored at the end.
 func TestScreenOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	s := newScreen(&out)

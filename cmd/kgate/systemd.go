@@ -79,8 +79,8 @@ func notifyStopping(timeout time.Duration) {
 	notify(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, (timeout + leaving).Microseconds()))
 }
 
-// socketNames are those of the sockets that systemd may open for a gateway, each
-// in place of the address listen.NAME.
+// socketNames are the names of the sockets that systemd may open for a gateway, each in place of the
+// address listen.NAME.
 var socketNames = []string{"http", "https", "admin"}
 
 // inheritedSockets returns the sockets that systemd has opened, by name.
@@ -109,8 +109,8 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 	return sockets, nil
 }
 
-// inherited hides the descriptor of a socket that is open elsewhere, too: clients wait there for
-// the next process, so that nobody may keep them from it. They are served once it is ready.
+// inherited hides the descriptor of a socket that is open elsewhere, too: clients wait there for the next
+// process, so no caller may stop the socket from accepting them. They are served once it is ready.
 type inherited struct {
 	net.Listener
 	left atomic.Bool
@@ -125,7 +125,7 @@ func (l *inherited) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// leave leaves who connects from now on to the next process.
+// leave leaves new connections to the next process.
 func (l *inherited) leave() {
 	l.left.Store(true)
 	_ = l.Close()

@@ -85,7 +85,7 @@ func (o *otlpServer) count(gateway, name string) (n int) {
 	return n
 }
 
-// find returns the one span of that name from a gateway.
+// find returns a gateway's only span of that name.
 func (o *otlpServer) find(t *testing.T, gateway, name string) spanOf {
 	t.Helper()
 	o.mu.Lock()
@@ -189,8 +189,8 @@ func TestOneTraceOverTwoGateways(t *testing.T) {
 	}
 }
 
-// TestCollectorAwayCostsNoRequest: traces are on, and nobody takes them. The
-// scrape has them as examples of the waits.
+// TestCollectorAwayCostsNoRequest: traces are on, and there is no collector. The scrape has the traces as
+// exemplars of the waits.
 func TestCollectorAwayCostsNoRequest(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)

@@ -62,7 +62,7 @@ func readTrust(c config.Cluster, name string) (*trust, error) {
 	}
 }
 
-// read returns what is in a file of the key.
+// read returns the content of a file that the key names.
 func (t *trust) read(key, file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	t.content = append(t.content, data)
@@ -174,7 +174,7 @@ func (s *server) refreshTrust() {
 	s.peerExpiry.Store(&next.expires)
 }
 
-// troubles tells operators what is wrong with the files of this process.
+// troubles returns the faults of this process's files, for operators.
 func (s *server) troubles() []string {
 	if !s.listening.Load() {
 		return nil

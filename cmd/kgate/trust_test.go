@@ -55,8 +55,8 @@ func greet(addr string, files config.PeerTLS) (*tls.ConnectionState, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	// A stream that nobody serves is refused with a status: the certificate was
-	// taken. In TLS 1.3 a refused one shows at the first byte.
+	// An unknown stream is refused with a status: the certificate was accepted. In TLS 1.3 a
+	// refused certificate shows at the first byte.
 	if _, err := conn.Write([]byte("kgat\x01\xff\x00\x00")); err != nil {
 		return nil, err
 	}
@@ -185,8 +185,8 @@ func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) (*server, s
 	return n, links.Addr().String()
 }
 
-// A new certificate is shown to peers without a restart; one that cannot be used
-// leaves the old one in place, and is told of once.
+// A new certificate is used without a restart. An unusable new certificate leaves the old one in place,
+// and is logged once.
 func TestPeerCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	mustKeygen(t, dir, "--ca", "--peer", "gw-1", "--peer", "other")

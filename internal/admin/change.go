@@ -12,10 +12,10 @@ import (
 
 // Control changes the cluster. The gateway's process implements it.
 type Control interface {
-	// SetK changes the k of a pool in the whole cluster, or that of one of its upstreams if
-	// upstream is not empty. With a was other than 0 it fails with ErrConflict unless k is
-	// that now. It fails with ErrUnknown for the pool, with ErrInvalid for a k that cannot
-	// be, and with ErrUnavailable without a majority.
+	// SetK changes the k of a pool in the whole cluster, or the k of one of its upstreams if
+	// upstream is not empty. If was is not 0 and differs from the present k, it fails with
+	// ErrConflict. It fails with ErrUnknown for an unknown pool, with ErrInvalid for an
+	// impossible k, and with ErrUnavailable without a majority.
 	SetK(ctx context.Context, pool, upstream string, k, was int) error
 	// SetRate changes the rate of a pool in the whole cluster, and returns when it holds
 	// everywhere. It fails as SetK does.
@@ -25,23 +25,23 @@ type Control interface {
 	Drain(ctx context.Context) error
 	// Leave begins to end this gateway as SIGTERM does.
 	Leave(ctx context.Context) error
-	// Reload has this gateway read its configuration file again, as SIGHUP does, and returns
-	// what has changed, each in a line. It fails with ErrInvalid if the file has errors, and with
-	// ErrUnavailable if there is none; then nothing has changed.
+	// Reload has this gateway read its configuration file again, as SIGHUP does, and returns the
+	// changes, each in a line. It fails with ErrInvalid if the file has errors, and with
+	// ErrUnavailable if there is no file; then nothing has changed.
 	Reload(ctx context.Context) (changes []string, err error)
-	// Suspend takes another gateway out by force: one that is lost for good or
-	// must not go on. It fails with ErrUnknown for its name.
+	// Suspend takes out by force another gateway that is lost for good or must not go on. It
+	// fails with ErrUnknown for an unknown name.
 	Suspend(ctx context.Context, member string) error
 }
 
-// RateChange is a new rate of a pool, in bytes per second; 0: no bound, nil: as it is.
+// RateChange is a new rate of a pool, in bytes per second; 0: no bound, nil: no change.
 type RateChange struct {
 	Down *int64 `json:"down,omitempty"`
 	Up   *int64 `json:"up,omitempty"`
 }
 
-// Reloaded is what a reload has changed, each in a line such as "log.level: info -> debug
-// (reload)": key, old value, new value, and when it takes effect.
+// Reloaded lists the changes of a reload, each a line such as "log.level: info -> debug (reload)":
+// key, old value, new value, and when it takes effect.
 type Reloaded struct {
 	Changes []string `json:"changes"`
 }
@@ -62,7 +62,7 @@ func (c *changer) routes(r chi.Router) {
 	post("/api/v1/members/{name}/suspend", c.suspend)
 }
 
-// setPool changes k, or the rate: both have to hold when the answer comes.
+// setPool changes k, or the rate, and answers when the change holds.
 func (c *changer) setPool(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		K        int         `json:"k"`
@@ -153,7 +153,7 @@ func (c *changer) suspend(w http.ResponseWriter, r *http.Request) {
 	c.accept(w, r, "suspended", err)
 }
 
-// accept answers a change that goes on after the answer.
+// accept answers the request for a change that goes on after the answer.
 func (c *changer) accept(w http.ResponseWriter, r *http.Request, status string, err error) {
 	if err != nil {
 		c.fail(w, r, err)
@@ -165,8 +165,7 @@ func (c *changer) accept(w http.ResponseWriter, r *http.Request, status string, 
 
 func (c *changer) fail(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, err, c.log) }
 
-// pathName returns the {name} of the path, which is escaped where the path had
-// to be.
+// pathName returns the unescaped {name} of the path.
 func pathName(r *http.Request) (string, error) {
 	name := chi.URLParam(r, "name")
 	if r.URL.RawPath == "" {

@@ -33,7 +33,7 @@ func example() Status {
 	}
 }
 
-// exampleReport is what a gateway with this status says, for the first pool.
+// exampleReport returns the report of a gateway with this status, with entries of the first pool.
 func exampleReport(s Status) Report {
 	r := Report{Status: s, Past: map[string][]AccessWindow{}, Tokens: map[string][]int{}, Entries: map[string]Entries{}}
 	for i, p := range s.Pools {
@@ -79,7 +79,7 @@ func (examplePeers) CallFleet(_ context.Context, name, path string, _, into any)
 	return copyInto(into, r)
 }
 
-// copyInto hands an answer over as the network does.
+// copyInto copies an answer by way of JSON, as the network does.
 func copyInto(into any, answer any) error {
 	data, err := json.Marshal(answer)
 	if err != nil {
@@ -88,7 +88,7 @@ func copyInto(into any, answer any) error {
 	return json.Unmarshal(data, into)
 }
 
-// callPeer asks as gateways ask each other.
+// callPeer calls another gateway as gateways do.
 func callPeer(ctx context.Context, url string, body, into any) error {
 	method, content := http.MethodGet, []byte(nil)
 	if body != nil {

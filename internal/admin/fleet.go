@@ -14,19 +14,20 @@ import (
 	"github.com/kgate/kgate/internal/peercall"
 )
 
-// Operators see all gateways. Each gateway asks the others, at most every .4 s however
-// many people look, and not at all while nobody does.
+// Operators see all gateways. Each gateway asks the others: at most every 0.4 s for any number of
+// viewers, and not at all without a viewer.
 
 // Peers reach the handlers of other gateways that [NewPeerHandler] returns.
 type Peers interface {
-	// CallFleet asks the named gateway, by POST if there is a body. The answer
-	// goes into into.
+	// CallFleet asks the named gateway, by POST if there is a body, and decodes the answer into
+	// into.
 	CallFleet(ctx context.Context, gateway, path string, body, into any) error
 }
 
 const (
-	// keepRound is how long the answers of a round are used. With roundFor it bounds how old
-	// they are: who asks once a second gets new ones, and who is gone is missed within a second.
+	// keepRound is how long the answers of a round are used. With roundFor it bounds their age: a
+	// viewer that asks once a second gets new answers, and a lost gateway is missed within a
+	// second.
 	keepRound = 400 * time.Millisecond
 	// roundFor bounds a round: gateways that have not answered by then are missing.
 	roundFor = 500 * time.Millisecond
@@ -45,15 +46,15 @@ type fleet struct {
 	rounds map[question]*round
 }
 
-// question is what the gateways are asked: their reports, with so many entries
-// of one pool, or of all.
+// question asks the gateways for their reports, with at most entries entries of pool, or of each pool
+// if pool is empty.
 type question struct {
 	pool    string
 	entries int
 }
 
-// round holds the answers to a question. Whoever fills turn may read and write the other
-// fields.
+// round holds the answers to a question. The goroutine that has sent to turn may read and write the
+// other fields.
 type round struct {
 	turn    chan struct{}
 	at      time.Time
@@ -96,7 +97,7 @@ func lineOf(s Status, pool string, e Entries) (Line, error) {
 	}, nil
 }
 
-// look returns the status, and the entries that the question asks for.
+// look returns the status, and the entries that q asks for.
 func (f *fleet) look(ctx context.Context, q question) (Status, map[string]Entries, error) {
 	f.mu.Lock()
 	r := f.rounds[q]
@@ -111,7 +112,7 @@ func (f *fleet) look(ctx context.Context, q question) (Status, map[string]Entrie
 		return Status{}, nil, context.Cause(ctx)
 	}
 	if time.Since(r.at) > keepRound {
-		// Others wait for it, too, so it goes on when this client leaves.
+		// Other clients wait for the round, too, so it goes on when this one leaves.
 		f.ask(context.WithoutCancel(ctx), r, q)
 	}
 	reports, missing, entries := r.reports, r.missing, r.entries
@@ -155,8 +156,8 @@ func (f *fleet) ask(ctx context.Context, r *round, q question) {
 	r.at = time.Now()
 }
 
-// each calls do for the other members of the cluster, some at a time, and
-// unreachable for those whose links are down: they would only use up the time.
+// each calls do for the other members of the cluster, some at a time, and unreachable for members
+// whose links are down: to ask them would only use up the time.
 func (f *fleet) each(ctx context.Context, members []Member, do func(context.Context, Member), unreachable func(Member)) {
 	var reached []Member
 	for _, m := range members {
@@ -171,7 +172,7 @@ func (f *fleet) each(ctx context.Context, members []Member, do func(context.Cont
 	peercall.Each(reached, askedAtOnce, func(_ int, m Member) { do(ctx, m) })
 }
 
-// cancel takes a request or ticket out of the line, at whatever gateway it is.
+// cancel takes a request or ticket out of the line, at any gateway.
 func (f *fleet) cancel(ctx context.Context, id string) error {
 	at, err := f.lines.Gateway(id)
 	if err != nil {
@@ -196,7 +197,7 @@ func (f *fleet) cancel(ctx context.Context, id string) error {
 	return nil
 }
 
-// find returns who has a request of the trace, at any gateway.
+// find returns the entries of the trace's requests, at any gateway, and their pool.
 func (f *fleet) find(ctx context.Context, trace string) (pool string, found Entries) {
 	if pool, found = f.lines.Find(trace); pool != "" {
 		return pool, found
@@ -232,8 +233,8 @@ type (
 	}
 )
 
-// proofOf proves that a client with the admin token asks to cancel an entry. The other
-// gateway does not learn the token, and can use the proof for nothing else.
+// proofOf proves to another gateway that a client with the admin token asks to cancel an entry. The
+// other gateway does not learn the token, and can use the proof for nothing else.
 func proofOf(token, id string) []byte {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("kgate cancel " + id))

@@ -49,8 +49,8 @@ func (p *countingPeers) count() map[string]int {
 	return n
 }
 
-// TestRounds: however many look, the others are asked once a second; who is
-// suspended or whose link is down is not asked, and who is slow not waited for.
+// TestRounds: for any number of viewers the others are asked once a second. A gateway that is
+// suspended or whose link is down is not asked, and a slow gateway is not waited for.
 func TestRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := example()
@@ -88,8 +88,8 @@ func TestRounds(t *testing.T) {
 	})
 }
 
-// silencedPeers are gw-2, which answers at once until it is silent, and others, which are: each round takes
-// its whole time.
+// silencedPeers are gw-2, which answers at once until it is silenced, and others that are always
+// silent, so that each round takes its whole time.
 type silencedPeers struct{ silent atomic.Bool }
 
 func (p *silencedPeers) CallFleet(ctx context.Context, name, path string, body, into any) error {
@@ -100,8 +100,8 @@ func (p *silencedPeers) CallFleet(ctx context.Context, name, path string, body, 
 	return ctx.Err()
 }
 
-// TestSilence: a second after a gateway has fallen silent no status says that it answers, or counts it
-// among those that may be lost.
+// TestSilence: a second after a gateway has fallen silent no status says that it answers, or counts
+// it among the losses that can still be tolerated.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := example()
@@ -120,7 +120,7 @@ func TestSilence(t *testing.T) {
 		if !was {
 			t.Fatal("gw-2 does not answer")
 		}
-		for i := range 20 { // wherever in a round
+		for i := range 20 { // at any point of a round
 			peers.silent.Store(false)
 			time.Sleep(2 * time.Second)
 			quiet := time.Now().Add(time.Second + time.Duration(i)*70*time.Millisecond)
@@ -135,7 +135,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestRoundOfWhoLeaves: who has asked and leaves does not spoil it for the others.
+// TestRoundOfWhoLeaves: a client that leaves does not end a round that others wait for.
 func TestRoundOfWhoLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(Config{Source: &fixedSource{status: example()}, Peers: &countingPeers{takes: 100 * time.Millisecond}})
@@ -147,7 +147,7 @@ func TestRoundOfWhoLeaves(t *testing.T) {
 		if err != nil || !slices.Equal(got.Pools[0].Fleet.Missing, []string{"gw-4"}) {
 			t.Errorf("%v, missing %v", err, got.Pools[0].Fleet.Missing)
 		}
-		// And who waits for the answers of a round may leave, too.
+		// A client that waits for a round that another began may leave, too.
 		time.Sleep(2 * keepRound)
 		go func() { _, _ = f.status(t.Context()) }()
 		synctest.Wait()
@@ -158,7 +158,7 @@ func TestRoundOfWhoLeaves(t *testing.T) {
 	})
 }
 
-// TestMerge: the fleet's figures are put together as their names say.
+// TestMerge: the fleet's figures are sums, maxima and lists of the gateways' figures.
 func TestMerge(t *testing.T) {
 	f := newFleet(Config{Source: &fixedSource{status: example(), entries: exampleEntries()}, Peers: examplePeers{}})
 	s, entries, err := f.look(t.Context(), question{entries: 2})
@@ -194,8 +194,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeEvents: what only another gateway has seen is shown, and what all have seen is
-// shown once.
+// TestMergeEvents: an event that only another gateway has seen is shown, and an event that all have
+// seen is shown once.
 func TestMergeEvents(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	event := func(seconds int, text string) Event {
@@ -262,8 +262,8 @@ func (p onePeer) CallFleet(ctx context.Context, name, path string, body, into an
 	return callPeer(ctx, s.URL+path, body, into)
 }
 
-// TestOverGateways: who waits at another gateway is found, explained and sent
-// away from here.
+// TestOverGateways: a request that waits at another gateway is found, explained and cancelled from
+// here.
 func TestOverGateways(t *testing.T) {
 	there := &someLines{gateway: "gw-2", id: "x@gw-2", trace: strings.Repeat("cd", 16)}
 	other := example()
@@ -314,7 +314,7 @@ func TestOverGateways(t *testing.T) {
 	if len(here.cancelled) != 1 || len(there.cancelled) != 1 {
 		t.Errorf("cancelled here %v, there %v", here.cancelled, there.cancelled)
 	}
-	// A gateway that has not the token asks for itself.
+	// A gateway with another token asks on its own behalf.
 	theirs = func() []string { return []string{"another token of theirs"} }
 	r := request{method: http.MethodDelete, path: "/api/v1/line/x@gw-2", header: shown, remote: "10.0.0.9:1", onNetwork: true}.to(t, h)
 	if r.status != http.StatusServiceUnavailable || !strings.Contains(r.text, "node.admin_token_file") || len(there.cancelled) != 1 {
@@ -325,7 +325,7 @@ func TestOverGateways(t *testing.T) {
 	}
 }
 
-// TestPeerHandlerRefuses: what a peer should not send yields an error.
+// TestPeerHandlerRefuses: the peer handler answers invalid calls with an error.
 func TestPeerHandlerRefuses(t *testing.T) {
 	h := NewPeerHandler(Config{Source: &fixedSource{status: example(), entries: exampleEntries()}, Lines: &someLines{}})
 	for _, tc := range []struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The page and the command kgate status say times in the same way.
+// The page and the command kgate status format times in the same way.
 
 // Millis formats milliseconds for people.
 func Millis(ms float64) string {

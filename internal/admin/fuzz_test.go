@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// strictTickets fails a test when it is asked for what cannot be.
+// strictTickets fails a test when it gets invalid arguments.
 type strictTickets struct{ t *testing.T }
 
 func (s strictTickets) id(id string) {
@@ -50,8 +50,7 @@ func (s strictTickets) EndTicket(_ context.Context, id string) error {
 	return nil
 }
 
-// FuzzTicketAPI: whatever is asked, the gateway is asked for what can be, and the
-// client has an answer.
+// FuzzTicketAPI: for any request, the gateway gets only valid arguments, and the client an answer.
 func FuzzTicketAPI(f *testing.F) {
 	for _, body := range []string{
 		`{"pool":"p","ttl":"30s","note":"me"}`, `{"pool":"p","ttl":-1}`, `{"pool":"p","ttl":"9999999h"}`, `{"pool":"p"} {}`,

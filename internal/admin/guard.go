@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// contentPolicy lets the page have what is embedded in this program, from this
-// address, and nothing else.
+// contentPolicy lets the page load the files embedded in this program, from this address, and
+// nothing else.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// secure sets the headers that keep browsers from doing more with a response
-// than showing it.
+// secure sets headers that allow browsers to show a response and to do nothing else with it.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -32,9 +31,9 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost refuses requests to a loopback address under a foreign name: they come from a
-// page in the operator's browser whose name was made to resolve to this address. What a program
-// serves on other addresses of its own, it knows the names of; see [CheckHost].
+// checkHost refuses requests to a loopback address under a foreign name: they come from a page in the
+// operator's browser whose name was made to resolve to this address. For other addresses see
+// [CheckHost].
 func checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Value(hostKey{}) == nil && onLoopback(r) && !isLocalName(r.Host) {
@@ -47,9 +46,9 @@ func checkHost(next http.Handler) http.Handler {
 
 type hostKey struct{}
 
-// CheckHost stands before the handler of [NewHandler] where the names of the address are known, in
-// place of checkHost: on every TCP address it lets pass these names, IP addresses, and names
-// without a dot, which no stranger can have.
+// CheckHost wraps the handler of [NewHandler] where the names of the address are known. On every TCP
+// address it lets pass these names, IP addresses, and names without a dot, which no stranger can
+// have, and refuses all others.
 func CheckHost(next http.Handler, names []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
@@ -71,8 +70,7 @@ func hostOf(hostPort string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// onLoopback reports whether r came in on a loopback address, or on an unknown
-// one.
+// onLoopback reports whether r came in on a loopback address, or on an unknown address.
 func onLoopback(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return !ok || isLoopback(addr.String())
@@ -83,8 +81,7 @@ func isLoopback(hostPort string) bool {
 	return err == nil && ap.Addr().Unmap().IsLoopback()
 }
 
-// isLocalName reports whether a Host header names this machine in a way that
-// no DNS server decides.
+// isLocalName reports whether a Host header is a name of this machine that needs no DNS server.
 func isLocalName(host string) bool {
 	host = hostOf(host)
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -94,11 +91,11 @@ func isLocalName(host string) bool {
 	return err == nil
 }
 
-// crossOrigin finds changes that a web page of another origin asks the visitor's browser
-// for.
+// crossOrigin detects requests for changes by web pages of other origins.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// noCrossOrigin refuses them, unless the page may; nil: none may.
+// noCrossOrigin refuses changes by pages of other origins, unless may allows the request; a nil may
+// allows none.
 func noCrossOrigin(may func(*http.Request) bool) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,8 +120,9 @@ func noStore(next http.Handler) http.Handler {
 	})
 }
 
-// authorize accepts changes with one of the tokens, and those that come from this machine over a
-// Unix socket that is guarded. Without tokens it accepts all from this machine; with tokens it does not, because a proxy on this machine may hide its client. Reading is free.
+// authorize accepts changes with one of the tokens, and changes from this machine over a guarded Unix
+// socket. Without tokens it accepts all changes from this machine; with tokens it does not, because a
+// proxy on this machine may hide its client. Reading is free.
 func authorize(tokens func() []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,13 +149,13 @@ func authorize(tokens func() []string) func(http.Handler) http.Handler {
 
 type guardedKey struct{}
 
-// OverGuardedSocket returns r as a request that came over a Unix socket which only those can open
-// who may change things. A program's own socket is not one unless the program says so.
+// OverGuardedSocket marks r as a request over a Unix socket that only users who may make changes can
+// open. A program that serves the handler on its own socket marks the requests itself.
 func OverGuardedSocket(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), guardedKey{}, true))
 }
 
-// isGuarded reports whether r came over such a socket.
+// isGuarded reports whether OverGuardedSocket has marked r.
 func isGuarded(r *http.Request) bool { return r.Context().Value(guardedKey{}) != nil }
 
 // overUnix reports whether r came over a Unix socket.
@@ -166,8 +164,8 @@ func overUnix(r *http.Request) bool {
 	return ok
 }
 
-// isOneOf reports whether a token is accepted. It compares hashes, so that not
-// even the length shows.
+// isOneOf reports whether token is accepted. It compares hashes, so that its time does not reveal
+// even the length.
 func isOneOf(token string, accepted []string) bool {
 	have := sha256.Sum256([]byte(token))
 	found := 0
@@ -184,8 +182,8 @@ func onOwnLoopback(r *http.Request) bool {
 	return ok && isLoopback(addr.String())
 }
 
-// isLocal reports whether a client on this machine made the request itself. A reverse proxy adds
-// a header that says for whom it asks: its own address may be loopback, its client's is not.
+// isLocal reports whether a client on this machine made the request itself. A reverse proxy, whose
+// own address may be loopback, adds a header that names its client.
 func isLocal(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
@@ -195,8 +193,9 @@ func isLocal(r *http.Request) bool {
 	return isLoopback(r.RemoteAddr) || overUnix(r)
 }
 
-// localOnly serves clients on this machine and refuses all others, and pages of other sites that
-// have a browser on this machine ask: they cannot read the answer, but it costs processor time.
+// localOnly serves clients on this machine only. It also refuses requests that a page of another site
+// makes through a browser on this machine: the page could not read the answer, but the answer costs
+// processor time.
 func localOnly(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -210,7 +209,7 @@ func localOnly(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// isCrossSite reports whether a web page of another origin has a browser ask.
+// isCrossSite reports whether a browser sent r for a web page of another origin.
 func isCrossSite(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site != "same-origin" && site != "none"

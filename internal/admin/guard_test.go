@@ -25,8 +25,7 @@ func TestIsLocalName(t *testing.T) {
 	}
 }
 
-// TestCheckHost: on every TCP address, a name that a stranger can have is refused unless it is
-// listed.
+// TestCheckHost: on every TCP address, a name with a dot is refused unless it is listed.
 func TestCheckHost(t *testing.T) {
 	h := CheckHost(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), []string{"gw-1.example.com"})
 	here := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 9080}

@@ -20,8 +20,8 @@ type Event struct {
 // sameWithin is how far apart gateways may note the same event.
 const sameWithin = 10 * time.Second
 
-// mergeEvents adds to this gateway's events those that only others have: it may have been
-// started or cut off since. Every gateway notes the same events in the same words.
+// mergeEvents adds events of other gateways that this gateway lacks: it may have been started or cut
+// off since. Every gateway notes the same events in the same words.
 func mergeEvents(own []Event, all map[string]Report) []Event {
 	merged := slices.Clone(own)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -43,8 +43,8 @@ type happened struct{ Ago, Text string }
 // eventsListed bounds the list.
 const eventsListed = 8
 
-// newestEvents lists the latest events, the newest first. The page says how long ago they
-// were: clocks of browsers and gateways differ.
+// newestEvents lists the latest events, the newest first. The page shows their age instead of the
+// time, because clocks of browsers and gateways differ.
 func newestEvents(events []Event, now time.Time) []happened {
 	var out []happened
 	for _, e := range slices.Backward(events) {
@@ -69,7 +69,7 @@ type mark struct {
 
 const pastLength = PastStepSeconds * PastValues * time.Second
 
-// marksOf places the events of a pool, and those of the cluster, on a curve.
+// marksOf places the events of a pool and of the cluster on a curve.
 func marksOf(events []Event, pool string, now time.Time) []mark {
 	var out []mark
 	for _, e := range events {

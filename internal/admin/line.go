@@ -10,14 +10,14 @@ import (
 // Lines lists the requests that wait or hold slots at this gateway. The gateway
 // implements it.
 type Lines interface {
-	// Find returns the requests of a trace in a pool here; only some if there are
-	// many.
+	// Find returns the requests of a trace at this gateway, and their pool; only some if there
+	// are many.
 	Find(trace string) (pool string, found Entries)
-	// Position returns the place in a pool's line, from 1 and over all gateways, of an
-	// entry that came at the given time, and its expected wait; 0: not known.
+	// Position returns the place in a pool's line, from 1 and over all gateways, of an entry that
+	// arrived at the given time, and its expected wait; 0: not known.
 	Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration)
-	// Gateway returns the name of the gateway at which an entry is, or was. It
-	// fails with ErrUnknown.
+	// Gateway returns the name of the gateway at which an entry is, or was. It fails with
+	// ErrUnknown for an unknown id.
 	Gateway(id string) (string, error)
 	// Cancel takes a waiting entry out of the line. It fails with ErrUnknown, also if
 	// the entry has a slot by now.
@@ -37,7 +37,7 @@ type Entry struct {
 	// waits, except where clients are served in turn. Absent: it has no place yet,
 	// because another request of its client has one.
 	InLineSeconds float64 `json:"in_line_seconds,omitempty"`
-	// Arrived is when it came, as its gateway's clock says.
+	// Arrived is the time of arrival by its gateway's clock.
 	Arrived time.Time `json:"arrived"`
 	// Client is the client's address.
 	Client string `json:"client,omitempty"`
@@ -45,7 +45,7 @@ type Entry struct {
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Trace  string `json:"trace,omitempty"`
-	// Ticket tells that it is a ticket, and Note what its holder wrote on it.
+	// Ticket tells that it is a ticket. Note is its holder's text.
 	Ticket bool   `json:"ticket,omitempty"`
 	Note   string `json:"note,omitempty"`
 }
@@ -55,12 +55,13 @@ type Entry struct {
 type Line struct {
 	Pool string `json:"pool"`
 	K    int    `json:"k"`
-	// InFlight and Waiting count all, also those that are not listed.
+	// InFlight and Waiting count all requests and tickets, also unlisted ones.
 	InFlight int `json:"in_flight"`
 	Waiting  int `json:"waiting"`
-	// Missing are the gateways whose part is missing: they did not answer.
+	// Missing are the gateways that did not answer, so that their part is missing.
 	Missing []string `json:"missing"`
-	// Line has the first 1000 that wait, in their order, and Holders the 1000 that have held a slot for longest.
+	// Line has the first 1000 waiting entries, in their order, and Holders the 1000 entries that
+	// have held a slot for longest.
 	Line    []Entry `json:"line"`
 	Holders []Entry `json:"holders"`
 }
@@ -74,8 +75,8 @@ func (e *Entries) add(more Entries, limit int) {
 	e.Holding = longest(append(e.Holding, more.Holding...), limit)
 }
 
-// longest sorts by time, the longest in line first. The times are differences, so clocks
-// that are not set alike do no harm.
+// longest sorts by time, the longest in line first. The times are durations, so it does not matter if
+// clocks differ.
 func longest(of []Entry, limit int) []Entry {
 	slices.SortStableFunc(of, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.InLineSeconds, a.InLineSeconds), cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID))
@@ -83,7 +84,7 @@ func longest(of []Entry, limit int) []Entry {
 	return of[:min(limit, len(of))]
 }
 
-// number gives the waiting their positions.
+// number gives the waiting entries their positions.
 func (e Entries) number() {
 	for i := range e.Waiting {
 		e.Waiting[i].Position = i + 1

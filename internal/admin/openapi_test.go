@@ -13,11 +13,10 @@ import (
 	"github.com/kgate/kgate/internal/admin"
 )
 
-// notDescribed are for people and for the page's own script.
+// notDescribed are routes for people and for the page's own script.
 var notDescribed = []string{"/", "/events", "/assets/", "/debug/pprof/"}
 
-// TestOpenAPIHasAllRoutes compares the description with what the router serves,
-// both ways.
+// TestOpenAPIHasAllRoutes compares the description with the router's routes, both ways.
 func TestOpenAPIHasAllRoutes(t *testing.T) {
 	h := new(fakeControl).handler(t, "")
 	var served, described []string

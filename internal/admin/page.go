@@ -44,9 +44,8 @@ func asset(name, kind string) http.HandlerFunc {
 	}
 }
 
-// page answers with the whole page. What changes is in one part of it, which the
-// page's script replaces with what [handler.events] sends: both are made by the
-// same template.
+// page answers with the whole page. Its script replaces the part that changes with the HTML that
+// [handler.events] sends. One template makes both.
 func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 	v, err := h.view(r.Context())
 	var b bytes.Buffer
@@ -71,8 +70,7 @@ func (h *handler) view(ctx context.Context) (*view, error) {
 	return newView(s, entries, time.Now()), nil
 }
 
-// live is what the page's viewers share: the part that changes, as it was last
-// rendered.
+// live is the last rendering of the page's changing part, shared by all viewers.
 type live struct {
 	viewers atomic.Int64
 	last    atomic.Pointer[rendered]
@@ -86,7 +84,7 @@ type rendered struct {
 const (
 	// maxViewers bounds the pages that are kept up to date.
 	maxViewers = 200
-	// viewEvery is how often they are.
+	// viewEvery is how often the pages are updated.
 	viewEvery = time.Second
 )
 
@@ -121,8 +119,8 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// render returns the part of the page that changes. It is rendered at most about once
-// a second for all viewers; if several find it old at once, each renders it.
+// render returns the part of the page that changes. It renders it about once a second for all
+// viewers; viewers that find it old at the same time each render it.
 func (h *handler) render(ctx context.Context) (string, error) {
 	if last := h.live.last.Load(); last != nil && time.Since(last.at) < keepRound {
 		return last.html, nil

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// TestPage: it shows what it should, and what peers and clients may have chosen is
-// escaped.
+// TestPage: the page shows the status, and text that peers and clients may have chosen is escaped.
 func TestPage(t *testing.T) {
 	source := &fixedSource{status: example(), entries: exampleEntries(), ready: true}
 	text := request{path: "/"}.to(t, newTestHandler(t, source)).text
@@ -42,8 +41,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageNeedsNobodyElse: all that it loads is at this address, and nothing in
-// it is what its policy forbids.
+// TestPageNeedsNobodyElse: the page loads files from this address only, and has nothing that its
+// policy forbids.
 func TestPageNeedsNobodyElse(t *testing.T) {
 	h := newTestHandler(t, &fixedSource{status: example(), entries: exampleEntries(), ready: true})
 	for _, path := range []string{"/", "/assets/page.css", "/assets/page.js", "/assets/icon.svg"} {
@@ -57,7 +56,7 @@ func TestPageNeedsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestEvents: a page is sent the part that changes, as the page itself has it.
+// TestEvents: an event has the changing part as the page itself has it.
 func TestEvents(t *testing.T) {
 	h := newTestHandler(t, &fixedSource{status: example(), entries: exampleEntries(), ready: true})
 	s := httptest.NewServer(h)

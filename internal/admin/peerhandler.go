@@ -8,8 +8,8 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// NewPeerHandler returns what answers the [Peers] of other gateways, on the peer port. Of
-// cfg it uses Source, Lines, Tokens and Log.
+// NewPeerHandler returns the handler that answers the [Peers] of other gateways, on the peer port. It
+// uses the Source, Lines, Tokens and Log of cfg.
 func NewPeerHandler(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	source, lines := cfg.Source, cfg.Lines

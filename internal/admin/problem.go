@@ -17,7 +17,7 @@ import (
 	"github.com/kgate/kgate/internal/problems"
 )
 
-// maxBody bounds what a client may send.
+// maxBody bounds the body of a request, in bytes.
 const maxBody = 4 << 10
 
 // statuses maps errors to HTTP, in one place.
@@ -78,8 +78,8 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 	problem(w, r, status, detail, err)
 }
 
-// problem answers with an error: RFC 9457 to a client of an API or one that
-// asks for it, else one line. An EndedError among the causes adds its reason.
+// problem answers with an error: as RFC 9457 for the paths of an API or if the client asks for it,
+// else as one line. An EndedError among the causes adds its reason.
 func problem(w http.ResponseWriter, r *http.Request, status int, detail string, causes ...error) {
 	accept := r.Header.Get("Accept")
 	api := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, TicketsPath)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Report is what one gateway says about itself. The gateways exchange reports, and each
-// merges them into a status of the fleet.
+// Report is one gateway's report of itself. The gateways exchange reports, and each merges them into
+// a status of the fleet.
 type Report struct {
 	// Status without Fleet.
 	Status Status `json:"status"`
@@ -16,11 +16,11 @@ type Report struct {
 	// Tokens has, by pool, the numbers of the tokens in use there. A token that moved
 	// between the answers of two gateways is in both, and counts once.
 	Tokens map[string][]int `json:"tokens"`
-	// Entries has the entries of each pool that were asked for.
+	// Entries has the requested entries, by pool.
 	Entries map[string]Entries `json:"entries,omitempty"`
 }
 
-// How a Report tells of the past.
+// The length and number of the steps in Report.Past.
 const (
 	PastStepSeconds = 5
 	PastValues      = 15 * 60 / PastStepSeconds
@@ -33,8 +33,8 @@ type Entries struct {
 	Holding []Entry `json:"holding"`
 }
 
-// merge makes the status of the fleet from the status of this gateway now and the reports
-// of all, by name, of one moment. Missing are the gateways without a report.
+// merge makes the status of the fleet from this gateway's present status and the reports of all, by
+// name, of one moment. missing are the gateways without a report.
 func merge(s Status, all map[string]Report, missing []string) Status {
 	s = s.withLists()
 	for i := range s.Cluster.Members {
@@ -42,7 +42,7 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 		r, ok := all[m.Name]
 		if !ok || r.Status.Gateway.Node != m.Node {
 			if m.Votes && m.LinkUp && !m.Self {
-				s.Cluster.LossesTolerated-- // it is silent, which its link does not know yet
+				s.Cluster.LossesTolerated-- // the voter is silent, which its link does not show yet
 			}
 			continue
 		}
@@ -117,10 +117,9 @@ func sum(windows []AccessWindow) AccessWindow {
 	return all
 }
 
-// spread is the longest wait minus the mean wait of the requests that were admitted.
-// Requests that still wait count among the longest. With at most k admissions, not even
-// one for each slot, there is too little to compare and the mean counts as 0: otherwise a
-// line that has nearly stopped would look fair.
+// spread returns the longest wait, of admitted or still waiting requests, minus the mean wait of the
+// admitted ones. With at most k admissions there is too little to compare, and the mean counts as 0:
+// otherwise a line that has nearly stopped would look fair.
 func (w AccessWindow) spread(k int) float64 {
 	longest := max(w.MaxMillis, w.OldestMillis)
 	if w.Count <= uint64(max(k, 0)) {
@@ -148,13 +147,12 @@ func pastSpread(past [][]AccessWindow, k int) []*float64 {
 	return out
 }
 
-// Source provides what is shown. Its methods must be safe for concurrent use and return
+// Source provides this gateway's report. Its methods must be safe for concurrent use and return
 // quickly.
 type Source interface {
-	// Report of this gateway, with at most so many entries of those that wait in
-	// a pool, and of those that hold a slot: in all pools if pool is empty.
+	// Report returns the report of this gateway, with at most entries waiting entries of pool,
+	// and as many that hold a slot; of each pool if pool is empty.
 	Report(pool string, entries int) Report
-	// Ready tells whether this gateway admits requests, and if not, why, in
-	// plain words.
+	// Ready reports whether this gateway admits requests, and if not, why, in plain words.
 	Ready() (ready bool, reason string)
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// errConfig is what New wraps when something is missing.
+// errConfig is wrapped by the errors of Config.Validate and TicketConfig.Validate.
 var errConfig = errors.New("incomplete configuration")
 
 // Config of the admin address.
 type Config struct {
 	// Source is asked at each request. Required.
 	Source Source
-	// Lines lists who waits and who holds slots here. Peers asks the other gateways. Required.
+	// Lines lists the requests that wait or hold slots here. Peers asks the other gateways.
+	// Required.
 	Lines Lines
 	Peers Peers
 	// Metrics serves /metrics; nil: there are none.
 	Metrics http.Handler
-	// Control carries out changes; nil: none can be made here.
+	// Control carries out changes; nil: changes are refused.
 	Control Control
-	// Tickets are the slots that are held without a connection; nil: none.
+	// Tickets serves the ticket API; nil: there is none.
 	Tickets Tickets
-	// Tokens returns the accepted tokens. A change that does not come from this machine
-	// needs one of them. It is called for each change. Nil or empty: no other machine can
-	// change anything.
+	// Tokens returns the accepted tokens. A change from another machine needs one of them.
+	// Tokens is called for each change. Nil or empty: no other machine can change anything.
 	Tokens func() []string
 	// Profiles serves /debug/pprof/, for this machine alone; nil: there are none. The caller
 	// provides it because net/http/pprof adds itself to http.DefaultServeMux, which an

@@ -9,26 +9,27 @@ import (
 	"strings"
 )
 
-// Upstream is what a gateway knows of an upstream of a pool, and in Fleet what all know.
+// Upstream is the state of an upstream of a pool as one gateway sees it, or in Fleet as all do.
 type Upstream struct {
 	URL string `json:"url"`
-	// Up tells whether requests are sent there. If not, DownSeconds says for how long, Why
-	// what the last check or request said, and, in Fleet, DownAt which gateways say so.
+	// Up tells whether requests are sent there. If not, DownSeconds is for how long, Why is the
+	// result of the last check or request, and, in Fleet, DownAt lists the gateways where it is
+	// down.
 	Up          bool     `json:"up"`
 	DownSeconds float64  `json:"down_seconds,omitempty"`
 	Why         string   `json:"why,omitempty"`
 	DownAt      []string `json:"down_at,omitempty"`
 	InFlight    int      `json:"in_flight"`
 	// K is how many requests it may get from all gateways together; absent: it has no k of its
-	// own. SlotsInUse are for it, those of tickets included.
+	// own. SlotsInUse counts the slots in use for it, tickets' slots included.
 	K          *int `json:"k,omitempty"`
 	SlotsInUse int  `json:"slots_in_use"`
-	// Unanswered of those in flight wait for the header of an answer; none has come for
-	// QuietSeconds while they do. The last came AnsweredSeconds ago; 0: none has.
+	// Unanswered counts the requests in flight that wait for an answer's header. None has come
+	// for QuietSeconds while requests waited. The last came AnsweredSeconds ago; 0: none has.
 	Unanswered      int     `json:"unanswered"`
 	QuietSeconds    float64 `json:"quiet_seconds,omitempty"`
 	AnsweredSeconds float64 `json:"answered_seconds,omitempty"`
-	// Recent requests that were sent there.
+	// Recent counts the requests that were sent there.
 	Recent Recent `json:"recent"`
 	// Header sums up how long the headers of answers took in the last 60 seconds, Usual in
 	// the quarter of an hour before.
@@ -38,11 +39,12 @@ type Upstream struct {
 
 // Recent counts requests that ended in the last 60 seconds.
 type Recent struct {
-	// Ended with an answer of an upstream, or because it gave none: those whose client
-	// left before do not count.
+	// Ended counts requests that ended with an answer of an upstream or for lack of one, not
+	// requests whose client left before.
 	Ended uint64 `json:"ended"`
-	// Errors were answered with 5xx by the upstream, Failed got 502 or 504 from the gateway, and
-	// Refused ended without being sent, Full of these because the queue was.
+	// Errors counts 5xx answers of the upstream, Failed requests that got 502 or 504 from the
+	// gateway, Refused requests that were not sent, and Full those refused because the queue was
+	// full.
 	Errors  uint64 `json:"errors"`
 	Failed  uint64 `json:"failed"`
 	Refused uint64 `json:"refused"`
@@ -57,10 +59,10 @@ func (r *Recent) add(o Recent) {
 	r.Full += o.Full
 }
 
-// bad is the share of requests that the upstream failed.
+// bad returns the share of requests that the upstream failed.
 func (r Recent) bad() float64 { return float64(r.Errors+r.Failed) / float64(max(1, r.Ended)) }
 
-// Times are so many durations, and their mean.
+// Times is a number of durations and their mean.
 type Times struct {
 	Count      uint64  `json:"count"`
 	MeanMillis float64 `json:"mean_ms"`
@@ -73,14 +75,15 @@ func (t *Times) add(o Times) {
 	}
 }
 
-// Client is the client that has most of a pool's places, waiting or in flight, and of how many.
+// Client is the client with most of a pool's places, waiting or in flight, and the number of all
+// places.
 type Client struct {
 	Name   string `json:"name"`
 	Places int    `json:"places"`
 	Of     int    `json:"of"`
 }
 
-// mergeUpstreams adds what a gateway knows of its upstreams to what others do.
+// mergeUpstreams adds one gateway's upstreams to the others'.
 func mergeUpstreams(all []Upstream, gateway string, its []Upstream) []Upstream {
 	for _, u := range its {
 		if !u.Up {
@@ -96,7 +99,7 @@ func mergeUpstreams(all []Upstream, gateway string, its []Upstream) []Upstream {
 			o.DownAt = append(o.DownAt, gateway)
 			o.DownSeconds, o.Why = max(o.DownSeconds, u.DownSeconds), cmp.Or(o.Why, u.Why)
 		}
-		o.QuietSeconds = max(o.QuietSeconds, u.QuietSeconds) // who has just begun to ask knows nothing
+		o.QuietSeconds = max(o.QuietSeconds, u.QuietSeconds) // a gateway that has just begun to ask knows little
 		if o.AnsweredSeconds == 0 || u.AnsweredSeconds > 0 && u.AnsweredSeconds < o.AnsweredSeconds {
 			o.AnsweredSeconds = u.AnsweredSeconds
 		}
@@ -111,7 +114,7 @@ func mergeUpstreams(all []Upstream, gateway string, its []Upstream) []Upstream {
 	return all
 }
 
-// largest returns who has most places, of what each gateway says of its own.
+// largest returns the client with most places over all gateways, from each gateway's largest client.
 func largest(of []PoolPart) Client {
 	var most Client
 	all, places := 0, make(map[string]int)
@@ -129,7 +132,7 @@ func largest(of []PoolPart) Client {
 	return most
 }
 
-// The bounds beyond which an upstream is not as it should be.
+// The bounds beyond which an upstream counts as slow, quiet, failing or crowded.
 const (
 	badShare     = 0.05
 	slowFactor   = 5
@@ -139,7 +142,7 @@ const (
 	crowdedShare = 0.8
 )
 
-// The words for how an upstream is.
+// The words for an upstream's state.
 const (
 	UpstreamUp      = "up"
 	upstreamDown    = "down"
@@ -179,10 +182,10 @@ func (u Upstream) Word() string {
 	}
 }
 
-// ErrorsPerSecond is the mean of the last 60 seconds.
+// ErrorsPerSecond returns the mean rate of failed requests over the last 60 seconds.
 func (u Upstream) ErrorsPerSecond() float64 { return float64(u.Recent.Errors+u.Recent.Failed) / 60 }
 
-// Quiet is for how many seconds it has given no answer to anybody while requests wait.
+// Quiet returns for how many seconds the upstream has answered no gateway while requests wait.
 func (u Upstream) Quiet() float64 {
 	if u.AnsweredSeconds > 0 {
 		return min(u.QuietSeconds, u.AnsweredSeconds)
@@ -190,7 +193,7 @@ func (u Upstream) Quiet() float64 {
 	return u.QuietSeconds
 }
 
-// trouble says what is wrong with an upstream; empty: nothing is.
+// trouble describes an upstream's fault in a sentence; empty: it has none.
 func (u Upstream) trouble() string {
 	switch u.Word() {
 	case UpstreamUp:
@@ -229,7 +232,7 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// service says what is wrong with what the clients of a pool get, the worst first.
+// service describes the faults that clients of a pool notice, the worst first.
 func (p Pool) service() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, p.Name+": "+fmt.Sprintf(format, args...)+".") }
@@ -262,7 +265,7 @@ func (p Pool) service() []string {
 	return out
 }
 
-// severity orders upstreams: those that are down come first.
+// severity orders upstreams by their state: down comes first.
 func severity(u Upstream) int {
 	switch u.Word() {
 	case UpstreamUp:
@@ -276,7 +279,7 @@ func severity(u Upstream) int {
 	}
 }
 
-// Answers says what became of the pool's requests lately; empty: none has ended.
+// Answers describes how the pool's recent requests ended; empty: none has ended.
 func (f PoolFleet) Answers() string {
 	r := f.Recent
 	if r.Ended+r.Refused == 0 {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestService: what is wrong with an upstream is the first thing that is said, and its cause is
-// in it.
+// TestService: an upstream's fault comes first, with its cause.
 func TestService(t *testing.T) {
 	const url = "http://10.0.1.1:80"
 	usual := Times{Count: 900, MeanMillis: 50}
@@ -46,7 +45,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestMergeUpstreams: one that has answered some gateway is not silent.
+// TestMergeUpstreams: an upstream that has answered any gateway is not silent.
 func TestMergeUpstreams(t *testing.T) {
 	var all []Upstream
 	for name, u := range map[string]Upstream{

@@ -2,9 +2,8 @@ package admin
 
 import "slices"
 
-// Status is the document at /api/v1/status, and what kgate status --json
-// prints. Its keys are a public interface: keys are added, never renamed,
-// never given another meaning. Lists are never null.
+// Status is the document at /api/v1/status; kgate status --json prints it. Its keys are a public
+// interface: keys are added, never renamed, never given another meaning. Lists are never null.
 type Status struct {
 	// Version of kgate that the gateway runs.
 	Version string  `json:"version"`
@@ -12,16 +11,14 @@ type Status struct {
 	Cluster Cluster `json:"cluster"`
 	// Pools in the order of the configuration.
 	Pools []Pool `json:"pools"`
-	// Events of the last 15 minutes, the oldest first, as any of the gateways has seen
-	// them.
+	// Events of the last 15 minutes that any gateway has seen, the oldest first.
 	Events []Event `json:"events"`
 }
 
 // Gateway is the gateway that answers.
 type Gateway struct {
 	Name string `json:"name"`
-	// Node is the number of this incarnation in the agreed view; 0 while it is
-	// in none.
+	// Node is the number of this incarnation in the agreed view; 0 while it is no member.
 	Node uint64 `json:"node"`
 	// Ready is whether it admits requests; if not, Reason says why.
 	Ready  bool   `json:"ready"`
@@ -34,8 +31,8 @@ type Gateway struct {
 	// LeaseSeconds is how long it may still admit without a renewal of its lease;
 	// 0: it has none.
 	LeaseSeconds float64 `json:"lease_seconds"`
-	// Troubles are what is wrong with this gateway's own files: a configuration that could not
-	// be read again, a certificate that ends soon, a k that is not the cluster's. Each is a
+	// Troubles are faults of this gateway's own files: a configuration that could not be read
+	// again, a certificate that ends soon, a k that differs from the cluster's. Each is a
 	// sentence without its full stop.
 	Troubles []string `json:"troubles"`
 }
@@ -47,9 +44,9 @@ type Cluster struct {
 	// Leader is the name of the gateway that leads the agreement on views;
 	// empty while there is none.
 	Leader string `json:"leader"`
-	// Voters counts the gateways that vote on views. LossesTolerated is how many of
-	// them may be lost now while the others still agree, as far as they can be reached from,
-	// and answer, the gateway that is asked; below 0 they do not.
+	// Voters counts the gateways that vote on views. LossesTolerated is how many of them may be
+	// lost now while the others can still agree; voters that the answering gateway cannot reach
+	// count as lost. Below 0 they cannot agree now.
 	Voters          int `json:"voters"`
 	LossesTolerated int `json:"losses_tolerated"`
 	// Members of the view, by name.
@@ -62,8 +59,8 @@ type Member struct {
 	Node uint64 `json:"node"`
 	// Addr is where other gateways reach it, host:port.
 	Addr string `json:"addr"`
-	// Status in the agreed view: alive, or suspended until its lease has run out;
-	// lost, if it has gone without a word and has not come back.
+	// Status in the agreed view: alive, suspended until its lease has run out, or lost if it has
+	// gone without leaving and has not come back.
 	Status string `json:"status"`
 	// Votes: it has a vote on views.
 	Votes bool `json:"votes"`
@@ -75,8 +72,8 @@ type Member struct {
 	LinkUp bool `json:"link_up"`
 	// RTTMillis is the round trip to it, absent where it is not known.
 	RTTMillis *float64 `json:"rtt_ms,omitempty"`
-	// Answers tells whether it has said how it is, within the last second. Only
-	// then the five below are known.
+	// Answers tells whether it has reported within the last second. Only then are Ready to
+	// LeaseSeconds known.
 	Answers bool   `json:"answers"`
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
@@ -85,11 +82,9 @@ type Member struct {
 	Troubles []string `json:"troubles"`
 	// LeaseSeconds is how long it may still admit without a renewal of its lease.
 	LeaseSeconds *float64 `json:"lease_seconds,omitempty"`
-	// RingPlace counts the gateways, lost ones too, clockwise around the ring, from
-	// 1; 0: not known.
+	// RingPlace is the place on the ring, clockwise from 1, lost gateways included; 0: not known.
 	RingPlace int `json:"ring_place"`
-	// Copies are the gateways that keep copies of its tickets; the first is the
-	// successor that would take over.
+	// Copies are the gateways that keep copies of its tickets; the first would take them over.
 	Copies []string `json:"copies"`
 	// Successor of a suspended or lost gateway has taken over its tickets.
 	Successor string `json:"heir,omitempty"`
@@ -112,15 +107,14 @@ type Pool struct {
 	K int `json:"k"`
 	// Binding is late or early.
 	Binding string `json:"binding"`
-	// Epoch is the number of the view in which the pool's line was last
-	// formed.
+	// Epoch is the number of the view in which the pool's line was last formed.
 	Epoch uint64 `json:"epoch"`
 	// Home is the name of the gateway that keeps the pool's directory.
 	Home string `json:"home"`
 	// InFlight and Waiting count requests of the gateway that answers.
 	InFlight int `json:"in_flight"`
 	Waiting  int `json:"waiting"`
-	// OldestSeconds is how long the one that has waited longest there has waited.
+	// OldestSeconds is how long the oldest waiting request there has waited.
 	OldestSeconds float64 `json:"oldest_seconds"`
 	// BatonHere tells whether that gateway holds the baton, FreeTokensHere how
 	// many free tokens it has.
@@ -133,13 +127,13 @@ type Pool struct {
 	// AccessWindow sums up the times from arrival to admission over the last
 	// 60 seconds, on that gateway.
 	AccessWindow AccessWindow `json:"access_window"`
-	// TicketsHolding counts the tickets there that hold a slot, OldestHoldSeconds is how long
-	// the slot has been held that has been held longest, and Client has most places.
+	// TicketsHolding counts the tickets there that hold a slot. OldestHoldSeconds is how long the
+	// slot held longest has been held. Client is the client with most places.
 	TicketsHolding    int     `json:"tickets_holding"`
 	OldestHoldSeconds float64 `json:"oldest_hold_seconds"`
 	Client            Client  `json:"client"`
-	// Upstreams as that gateway sees them, in the order of its configuration. Recent is
-	// what became of its requests.
+	// Upstreams as that gateway sees them, in the order of its configuration. Recent counts its
+	// ended requests.
 	Upstreams []Upstream `json:"upstreams"`
 	Recent    Recent     `json:"recent"`
 	// Fleet is the pool over all gateways.
@@ -157,21 +151,20 @@ type PoolRate struct {
 	UpHere   int64 `json:"up_here"`
 }
 
-// PoolFleet is a pool over all gateways, as they said within the last second.
+// PoolFleet is a pool over all gateways, by their reports of the last second.
 type PoolFleet struct {
-	// Missing are the gateways of the cluster whose part is missing: they did not
-	// answer.
+	// Missing are the gateways of the cluster that did not answer, so that their part is missing.
 	Missing  []string `json:"missing"`
 	InFlight int      `json:"in_flight"`
 	Waiting  int      `json:"waiting"`
-	// OldestSeconds is how long the one that has waited longest has waited.
+	// OldestSeconds is how long the oldest waiting request has waited.
 	OldestSeconds float64 `json:"oldest_seconds"`
 	FreeTokens    int     `json:"free_tokens"`
 	// Baton is the name of the gateway that holds the baton; empty while it is on
 	// its way.
 	Baton string `json:"baton"`
-	// AccessWindow sums up the waits of the last 60 seconds; SpreadMillis is the
-	// longest of them, or the oldest wait if that is longer, less their mean.
+	// AccessWindow sums up the waits of the last 60 seconds. SpreadMillis is the longest of them,
+	// or the wait of the oldest waiting request if that is longer, less their mean.
 	AccessWindow AccessWindow `json:"access_window"`
 	SpreadMillis float64      `json:"spread_ms"`
 	// TicketsHolding to Recent are as in Pool.
@@ -180,9 +173,9 @@ type PoolFleet struct {
 	Client            Client     `json:"client"`
 	Upstreams         []Upstream `json:"upstreams"`
 	Recent            Recent     `json:"recent"`
-	// Gateways has each one's part, by name.
+	// Gateways has each gateway's part, by name.
 	Gateways []PoolPart `json:"gateways"`
-	// Past is the spread as it was.
+	// Past is the spread of the last 15 minutes.
 	Past Past `json:"past"`
 }
 
@@ -202,8 +195,8 @@ type PoolPart struct {
 type Past struct {
 	// StepSeconds are between two values.
 	StepSeconds int `json:"step_seconds"`
-	// SpreadMillis ends now; null where nobody waited and nobody had been admitted in the
-	// last 60 seconds.
+	// SpreadMillis ends now; null where no request waited and none had been admitted in the 60
+	// seconds before.
 	SpreadMillis []*float64 `json:"spread_ms"`
 }
 
@@ -212,8 +205,7 @@ type AccessWindow struct {
 	MeanMillis float64 `json:"mean_ms"`
 	MaxMillis  float64 `json:"max_ms"`
 	Count      uint64  `json:"count"`
-	// OldestMillis is how long the oldest request had waited that was still waiting
-	// at the end.
+	// OldestMillis is how long the oldest request that still waited at the end had waited.
 	OldestMillis float64 `json:"oldest_ms"`
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// Errors that [Tickets] and [Control] answer with; each is one HTTP status.
-// The text of the error that wraps them is shown to the client.
+// Errors of [Tickets] and [Control]; each is one HTTP status. The client is shown the text of the
+// error that wraps them.
 var (
 	// ErrInvalid: a value is not valid (400).
 	ErrInvalid = errors.New("invalid")
@@ -19,28 +19,27 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrTooMany: a limit on tickets is reached (429).
 	ErrTooMany = errors.New("too many")
-	// ErrUnavailable: this gateway cannot do it now, another one might (503).
+	// ErrUnavailable: this gateway cannot do it now, another gateway might (503).
 	ErrUnavailable = errors.New("unavailable")
 )
 
 const defaultTTL = 30 * time.Second
 
-// Tickets are the slots that are held without a connection. The gateway
-// implements it; any gateway answers for any ticket.
+// Tickets are slots that are held without a connection. The gateway implements it; any gateway
+// answers for any ticket.
 //
-// Methods fail with an [admission.EndedError] for a ticket that has ended, as far as
-// that is remembered, and with ErrUnknownTicket for an id that no gateway can know.
-// While the gateway that has the ticket cannot be reached, or is not known here yet,
-// they fail with ErrElsewhere, and once this gateway leaves with
-// [admission.Draining] or [admission.Isolated], those under way too: the client goes
-// on at another one.
+// Methods fail with an [admission.EndedError] for a ticket whose end is remembered, and with
+// ErrUnknownTicket for an id that no gateway can know. While the ticket's gateway cannot be reached,
+// or is not known here yet, they fail with ErrElsewhere. Once this gateway leaves, they fail with
+// [admission.Draining] or [admission.Isolated], calls under way too: the client goes on at another
+// gateway.
 type Tickets interface {
-	// RequestTicket puts a ticket in line. It fails with ErrUnknownPool, and with an
-	// [admission.Reason]. When it has returned, the ticket outlives its gateway.
+	// RequestTicket puts a ticket in line. It fails with ErrUnknownPool or with an
+	// [admission.Reason]. Once it has returned, the ticket outlives its gateway.
 	RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error)
-	// TestTicket returns the ticket as soon as it is not in the state granted, or
-	// after wait. While the ticket waits in line, the beginning and the end of
-	// TestTicket are signs of its holder, and one under way keeps it alive.
+	// TestTicket returns the ticket as soon as its Granted differs from granted, or after wait.
+	// While the ticket waits in line, the beginning and the end of TestTicket are signs of its
+	// holder, and a call under way keeps it alive.
 	TestTicket(ctx context.Context, id string, granted bool, wait time.Duration) (admission.Ticket, error)
 	// RenewTicket is a sign of the holder, whatever the state.
 	RenewTicket(ctx context.Context, id string) (admission.Ticket, error)

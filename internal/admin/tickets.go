@@ -21,10 +21,10 @@ import (
 // TicketsPath is where a ticket handler answers.
 const TicketsPath = "/.kgate/tickets"
 
-// Bounds on what a client of the ticket API may make the gateway keep.
+// Bounds of the ticket API.
 const (
-	maxPolls  = 10_000           // requests that wait, over all tickets
-	maxWait   = time.Minute      // of one of them; a longer wait is cut short
+	maxPolls  = 10_000           // waiting requests, over all tickets
+	maxWait   = time.Minute      // of one request; a longer wait is cut short
 	endFor    = 5 * time.Second  // for ending a ticket whose holder never learns of it
 	writeFor  = 10 * time.Second // for one answer or event
 	maxIDSize = 64
@@ -36,13 +36,13 @@ type TicketConfig struct {
 	Tickets Tickets
 	// Open reports whether tickets of a pool are given out here; nil: of all pools.
 	Open func(pool string) bool
-	// Asks returns the request that a client makes of a pool; nil: clients are not told
-	// apart, and hold their slots for as long as they like.
+	// Asks returns the request that a client makes of a pool; nil: the pool does not distinguish
+	// clients, and they hold their slots for as long as they like.
 	Asks func(ctx context.Context, pool string) admission.Request
-	// Pages reports whether the web page of another origin that a request comes from may
-	// use tickets of the pool, or of any if pool is empty; nil: none may.
+	// Pages reports whether the web page of another origin that made a request may use tickets of
+	// the pool, or of any pool if pool is empty; nil: no page may.
 	Pages func(ctx context.Context, pool string) bool
-	// MaxTTL of a ticket that is given out here; 0: [admission.MaxTTL].
+	// MaxTTL bounds the time to live of tickets given out here; 0: [admission.MaxTTL].
 	MaxTTL time.Duration
 	// Log takes errors; nil discards.
 	Log *slog.Logger
@@ -71,9 +71,9 @@ func (c TicketConfig) Validate() error {
 	return nil
 }
 
-// NewTicketHandler returns the ticket API, for requests under [TicketsPath]. The
-// admin address has it for all pools; on the client address it asks for no
-// token: there a ticket's id is the secret that its changes need.
+// NewTicketHandler returns the ticket API, for requests under [TicketsPath]. The admin address has it
+// for all pools. On the client address it needs no token: a ticket's id is the secret that its
+// changes need.
 func NewTicketHandler(cfg TicketConfig) (http.Handler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func NewTicketHandler(cfg TicketConfig) (http.Handler, error) {
 
 type ticketHandler struct {
 	TicketConfig
-	polls atomic.Int64 // requests that wait
+	polls atomic.Int64 // waiting requests
 }
 
 // duration is a time.Duration that is written as "30s" in JSON.
@@ -142,7 +142,7 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil { // the client has left, or the gateway ends
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endFor)
 		defer cancel()
-		_ = h.Tickets.EndTicket(ctx, t.ID) // else it expires
+		_ = h.Tickets.EndTicket(ctx, t.ID) // on an error it expires
 		h.fail(w, r, context.Cause(r.Context()))
 		return
 	}
@@ -150,7 +150,7 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, t)
 }
 
-// check reports what a gateway would refuse.
+// check returns why a gateway would refuse these values.
 func (h *ticketHandler) check(pool string, ttl time.Duration, note string) error {
 	switch {
 	case pool == "":
@@ -219,7 +219,7 @@ func (h *ticketHandler) answer(w http.ResponseWriter, r *http.Request, t admissi
 	writeJSON(w, http.StatusOK, t)
 }
 
-// ticketID returns the id in the path, if it could be one.
+// ticketID returns the id in the path, if it is well formed.
 func (h *ticketHandler) ticketID(w http.ResponseWriter, r *http.Request) (string, bool) {
 	id := chi.URLParam(r, "id")
 	if !isTicketID(id) {
@@ -235,7 +235,8 @@ func isTicketID(s string) bool {
 	return len(s) <= maxIDSize && !strings.ContainsFunc(s, odd)
 }
 
-// beginPoll counts a request that waits; the caller counts it down.
+// beginPoll counts a waiting request, and reports whether there is room; then the caller counts it
+// down.
 func (h *ticketHandler) beginPoll(w http.ResponseWriter, r *http.Request) bool {
 	if h.polls.Add(1) > maxPolls {
 		h.polls.Add(-1)
@@ -261,9 +262,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(data, '\n'))
 }
 
-// events streams the states of a ticket as server-sent events: waiting, as
-// often as its place changes, granted, and at last gone. To watch a waiting
-// ticket keeps it alive; a granted one has to be renewed.
+// events streams the states of a ticket as server-sent events: waiting, at each change of its place,
+// granted, and at last gone. To watch a waiting ticket keeps it alive; a granted ticket has to be
+// renewed.
 func (h *ticketHandler) events(w http.ResponseWriter, r *http.Request) {
 	id, ok := h.ticketID(w, r)
 	if !ok || !h.beginPoll(w, r) {

@@ -21,7 +21,7 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// document is what a client reads.
+// document is a ticket as a client reads it.
 type document struct {
 	ID, Pool, State, ETA, TTL, Fence, Reason, Detail, Title string
 	Position                                                int
@@ -81,8 +81,8 @@ func (l lastTickets) RequestTicket(ctx context.Context, req admission.Request, t
 	return l.Tickets.RequestTicket(ctx, req, ttl, note)
 }
 
-// TestTicketAtTheEnd: a ticket that is taken when the gateway ends is given back, and its client
-// told so. An empty answer would say that it has one.
+// TestTicketAtTheEnd: a ticket that is taken when the gateway ends is given back, and its client gets
+// an error. An empty answer would mean that the client has a ticket.
 func TestTicketAtTheEnd(t *testing.T) {
 	m := admintest.NewTickets(map[string]int{"p": 1})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -233,7 +233,7 @@ func TestNoTicketsForOtherOrigins(t *testing.T) {
 	}
 }
 
-// A page that may use tickets of one pool gets none of another one.
+// A page that may use tickets of one pool gets none of another pool.
 func TestTicketsForPages(t *testing.T) {
 	m := admintest.NewTickets(map[string]int{"p": 1, "q": 1})
 	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Pages: func(_ context.Context, pool string) bool { return pool == "" || pool == "p" }})
@@ -256,7 +256,7 @@ func TestTicketsForPages(t *testing.T) {
 	}
 }
 
-// A client that is gone when its ticket is there leaves none behind.
+// A client that is gone when its ticket is made leaves no ticket behind.
 func TestTicketOfALostClient(t *testing.T) {
 	m := admintest.NewTickets(map[string]int{"p": 1})
 	h := ticketHandler(t, m)
@@ -334,7 +334,7 @@ func TestTicketsOverASocket(t *testing.T) {
 	}
 }
 
-// fakeControl notes what it is asked to do.
+// fakeControl notes the calls.
 type fakeControl struct {
 	admin.Lines // nobody asks
 	admin.Peers
@@ -376,7 +376,7 @@ func (c *fakeControl) handler(t *testing.T, token string) http.Handler {
 	return h
 }
 
-// came says where a request came in and from where.
+// came sets the local and the remote address of a request.
 func came(local, remote string) func(*http.Request) {
 	return func(r *http.Request) {
 		addr, err := net.ResolveTCPAddr("tcp", local)
@@ -430,13 +430,13 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// overSocket is how net/http shows a request that came over a Unix socket.
+// overSocket makes a request look as net/http shows a request over a Unix socket.
 func overSocket(r *http.Request) {
 	*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/kgate/admin.sock", Net: "unix"}))
 	r.RemoteAddr = "@"
 }
 
-// guarded is what the server of the gateway's own socket does.
+// guarded marks a request as the server of the gateway's own socket does.
 func guarded(r *http.Request) { *r = *admin.OverGuardedSocket(r) }
 
 func TestChangesNeedTheToken(t *testing.T) {
@@ -498,7 +498,7 @@ func TestChangesNeedTheToken(t *testing.T) {
 	}
 }
 
-// tokensOf returns the tokens of a gateway that has one, or none.
+// tokensOf returns the tokens of a gateway with this token; none if it is empty.
 func tokensOf(token string) []string {
 	if token == "" {
 		return nil

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// view is what the page shows, in the form that its template needs.
+// view is the page's content in the form that its template needs.
 type view struct {
 	Status
 	Pools []poolView
-	Ring  *ringView // nil: there is none to draw
+	Ring  *ringView // nil: not drawn
 	// Newest events, the newest first.
 	Newest []happened
 }
 
-// Bounds of what the page shows. The API has more.
+// Bounds of the page. The API shows more.
 const (
 	linesShown = 25 // entries of each pool's line
 	slotsShown = 64 // squares; a pool with more has a bar
@@ -27,13 +27,13 @@ const (
 
 type poolView struct {
 	Pool
-	// Slots are the squares, by what is in them; nil: there are too many.
+	// Slots are the squares, by the kind of slot; nil: too many for squares.
 	Slots []string
 	// Bar parts of 100, if there are no squares.
 	BarUsed, BarWithheld float64
-	Spark                *spark // nil: nobody was admitted in the last 15 minutes
+	Spark                *spark // nil: no request was admitted in the last 15 minutes
 	Line                 Entries
-	// Hidden are those that wait and are not listed.
+	// Hidden counts waiting entries that are not listed.
 	Hidden int
 }
 
@@ -64,7 +64,7 @@ func newView(s Status, entries map[string]Entries, now time.Time) *view {
 	return v
 }
 
-// squares has one per slot. While k is being made smaller more may be in use.
+// squares returns one square per slot, and more while more than k are in use after k was lowered.
 func squares(p Pool) []string {
 	all := make([]string, max(p.K, p.Fleet.InFlight))
 	for i := range all {
@@ -155,7 +155,7 @@ type ringNode struct {
 	Batons []string
 }
 
-// ringHandOver leads from a lost gateway to the one that has its tickets now.
+// ringHandOver is a line from a lost gateway to its successor, which has its tickets now.
 type ringHandOver struct{ X1, Y1, X2, Y2 float64 }
 
 func newRing(s Status) *ringView {

@@ -16,11 +16,11 @@ type why struct {
 	Pool string `json:"pool"`
 	// State is waiting, or granted if it holds a slot.
 	State admission.TicketState `json:"state"`
-	// Summary says all of it in sentences.
+	// Summary says all of the document in sentences.
 	Summary string `json:"summary"`
 	// Entry is the request or ticket asked about.
 	Entry Entry `json:"entry"`
-	// Ahead is how many come before it, over all gateways.
+	// Ahead is how many entries come before it, over all gateways.
 	Ahead int `json:"ahead"`
 	// ExpectedSeconds is an estimate of the wait left; absent: nothing to go by.
 	ExpectedSeconds float64 `json:"expected_seconds,omitempty"`
@@ -28,9 +28,9 @@ type why struct {
 	InFlight        int     `json:"in_flight"`
 	// Withheld tokens may still be in use at gateways that are lost.
 	Withheld int `json:"withheld"`
-	// Missing are the gateways whose part is missing: they did not answer.
+	// Missing are the gateways that did not answer, so that their part is missing.
 	Missing []string `json:"missing"`
-	// Next are the first in the line, Holders those who have held a slot for
+	// Next are the first entries in the line, Holders the entries that have held a slot for
 	// longest; at most 20 of each.
 	Next    []Entry `json:"next"`
 	Holders []Entry `json:"holders"`
@@ -39,7 +39,7 @@ type why struct {
 // whyShown bounds the lists of a Why.
 const whyShown = 20
 
-// why finds out about a ticket, or about a request by its trace.
+// why answers with the reason why a ticket, or a request by its trace, waits.
 func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	ticket, trace := q.Get("ticket"), strings.ToLower(q.Get("trace"))
@@ -98,7 +98,7 @@ func (h *handler) ofTrace(ctx context.Context, trace string) (why, error) {
 	}
 }
 
-// explain adds what is the same for all entries of the pool.
+// explain adds the facts about the pool.
 func (h *handler) explain(ctx context.Context, y *why) error {
 	s, entries, err := h.fleet.look(ctx, question{y.Pool, entriesShown})
 	if err != nil {

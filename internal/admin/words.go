@@ -30,8 +30,8 @@ func (p Pool) Use() string {
 	return text
 }
 
-// Troubles returns what is wrong, each in a sentence: with what clients get first, then with
-// the gateways.
+// Troubles returns all faults, each in a sentence: first the faults that clients notice, then the
+// gateways'.
 func (s Status) Troubles() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -76,7 +76,7 @@ func (s Status) Troubles() []string {
 	return out
 }
 
-// fileTroubles returns what gateways say of their own files, with who says it.
+// fileTroubles returns the faults of gateways' own files, with the gateways' names.
 func (s Status) fileTroubles() []string {
 	var texts []string
 	who := make(map[string][]string)
@@ -122,8 +122,8 @@ func (c Cluster) Agreement() string {
 	}
 }
 
-// IfLost says what the other members do if one is lost; empty if it is lost already, or
-// nothing can be agreed on. One that is stopped in order hands over first.
+// IfLost says what the other members do if m is lost; empty if m is lost already, or the members
+// cannot agree. A gateway that is stopped in order hands over first.
 func (c Cluster) IfLost(m Member) string {
 	switch {
 	case m.Status != StatusAlive || !m.LinkUp || !m.Answers && !m.Self || c.LossesTolerated < 0:
@@ -135,7 +135,7 @@ func (c Cluster) IfLost(m Member) string {
 	}
 }
 
-// Bad reports whether a member is not as it should be.
+// Bad reports whether m is suspended, lost, unreachable, silent or not ready.
 func (m Member) Bad() bool {
 	return m.Status != StatusAlive || !m.LinkUp || !m.Answers || !m.Ready
 }

@@ -15,8 +15,8 @@ const (
 	// DefaultQueueTimeout how long each of them waits.
 	DefaultQueueLimit   = 10_000
 	DefaultQueueTimeout = time.Minute
-	// How upstreams are reached, and when one is passed over. No two of the bounds that end a
-	// request are equal, here and in hold.idle, so that the time tells which one did.
+	// How upstreams are reached, and when an upstream is passed over. No two of the bounds that
+	// end a request are equal, here and in hold.idle, so that the time tells which bound it was.
 	DefaultDialTimeout           = 5 * time.Second
 	DefaultResponseHeaderTimeout = 75 * time.Second
 	DefaultIdleTimeout           = 90 * time.Second
@@ -41,12 +41,13 @@ const (
 	MaxRate   = 1 << 50
 )
 
-// Bounds of tickets, the same in the client, the API and what gateways tell each other.
+// Bounds of tickets, the same in the client, in the API and between gateways.
 const (
-	// MinTTL and MaxTTL bound how long a ticket lives without a sign of its holder, in any pool.
+	// MinTTL and MaxTTL bound how long a ticket lives without a sign of its holder, in every
+	// pool.
 	MinTTL = time.Second
 	MaxTTL = 10 * time.Minute
-	// MaxNote bounds what people are told of who asks, in bytes.
+	// MaxNote bounds the note that describes a ticket's holder to people, in bytes.
 	MaxNote = 256
 )
 

@@ -1,7 +1,6 @@
-// Package admission holds the vocabulary of admission: what a request asks of a
-// pool, what it is granted, why it is refused, and how it ends. The gateway, the
-// proxy, the metrics, the admin API and the configuration share it. Each word is
-// declared here and nowhere else.
+// Package admission holds the vocabulary of admission: requests, grants, refusals and outcomes. The
+// gateway, the proxy, the metrics, the admin API and the configuration share it. Each word is declared
+// here and nowhere else.
 //
 // # A new reason to refuse
 //

@@ -4,7 +4,7 @@ package admission
 // exactly one.
 type Outcome string
 
-// The outcomes, beside those of requests that were refused: see [Reason.Outcome].
+// The outcomes of requests that were not refused; for refusals see [Reason.Outcome].
 const (
 	// OutcomeNone: the request neither got a slot nor waited for one. No route
 	// matched, it was malformed, it got a ticket, or its own ticket was not valid.
@@ -38,7 +38,7 @@ func (o Outcome) Refused() bool {
 	return false
 }
 
-// Outcomes returns those of requests that reached a pool.
+// Outcomes returns the outcomes of requests that reached a pool.
 func Outcomes() []Outcome {
 	all := []Outcome{OutcomeAdmitted, OutcomeClientGone, OutcomeUpstreamError}
 	for _, r := range reasons {
@@ -47,7 +47,7 @@ func Outcomes() []Outcome {
 	return all
 }
 
-// WaitOutcomes returns those of requests that may have waited.
+// WaitOutcomes returns the outcomes of requests that may have waited.
 func WaitOutcomes() []Outcome {
 	all := []Outcome{OutcomeAdmitted, OutcomeClientGone}
 	for _, r := range reasons {

@@ -36,12 +36,12 @@ var (
 	ErrHoldMax = errors.New("kgate: the slot was held for as long as its pool allows")
 )
 
-// row is what follows from a reason.
+// row holds the consequences of a reason.
 type row struct {
 	reason  Reason
 	outcome Outcome
 	status  int  // of the answer
-	waits   bool // a request may have waited before it is refused so
+	waits   bool // a request may wait before it is refused for this reason
 	detail  string
 }
 
@@ -69,23 +69,23 @@ func (r Reason) Error() string { return "kgate: " + r.Detail() }
 // Detail explains r to the client.
 func (r Reason) Detail() string { return r.row().detail }
 
-// Status is the HTTP status of the answer.
+// Status returns the HTTP status of the answer.
 func (r Reason) Status() int { return r.row().status }
 
-// Outcome of a request that is refused for r.
+// Outcome returns the outcome of a request that is refused for r.
 func (r Reason) Outcome() Outcome { return r.row().outcome }
 
 // Refusal is the error of a request that is not admitted. It wraps its Reason, so
 // errors.Is(err, admission.QueueFull) works.
 type Refusal struct {
 	Reason Reason
-	// RetryAfter is when it may be worthwhile to try again; 0: not known.
+	// RetryAfter is the time after which a retry may succeed; 0: not known.
 	RetryAfter time.Duration
 	// Limit that was reached: the client's own for ClientLimit, else the pool's k; 0
 	// if it is not known.
 	Limit int
-	// Position of the request among those that waited at this gateway when it
-	// arrived, 1 for the next; 0 if it did not wait.
+	// Position is the request's place among the requests that waited at this gateway when it
+	// arrived, from 1; 0 if it did not wait.
 	Position int
 }
 

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Request is what a request asks of a pool.
+// Request is a request for a slot of a pool.
 type Request struct {
 	Pool string
 	// Wait is the longest wait for a slot; negative means no limit.
 	Wait time.Duration
-	// Client identifies who asks, where the pool distinguishes clients; otherwise
-	// empty. It can be compared and means nothing else.
+	// Client identifies the client if the pool distinguishes clients, else it is empty. It can be
+	// compared and has no other meaning.
 	Client string
 	// HoldMax is how long a ticket may keep its slot, however often it is renewed; 0
 	// means no limit. It does not apply to requests, which the proxy ends itself.
@@ -26,7 +26,7 @@ type Request struct {
 	Holder Holder
 }
 
-// Holder is who asks for a slot, and then has it.
+// Holder is notified of the loss of its slot.
 type Holder interface {
 	// LoseSlot is called once, soon after the slot may be used no longer, and not after its
 	// Release. It may be called before Acquire has returned: then the slot is lost already, or
@@ -36,11 +36,11 @@ type Holder interface {
 
 // Slot is the right of one request to be in flight. It is safe for concurrent use.
 type Slot interface {
-	// Release gives the slot back. It is called once, when the upstream has nothing more to do
-	// with the request; also for a lost slot.
+	// Release gives the slot back. It is called once, also for a lost slot, when the upstream has
+	// finished with the request.
 	Release()
-	// Fence is the value of the header Kgate-Fence: pool/founded/epoch/serial, no two the same,
-	// so that an upstream can tell what comes too late.
+	// Fence returns the value of the header Kgate-Fence: pool/founded/epoch/serial. No two are the
+	// same, so that an upstream can recognize a request that comes too late.
 	Fence() string
 	// Valid reports whether the slot may still be used: a gateway that has lost its lease sends
 	// nothing. It is asked before each write to the upstream and must be fast.
@@ -54,7 +54,7 @@ type RequestInfo struct {
 	// Method and Path of the request, the path without its query, which may hold
 	// secrets.
 	Method, Path string
-	// Note of who asks, where that is a program and no HTTP request.
+	// Note describes the caller, if it is a program and not an HTTP request.
 	Note string
 	// Remote is the client's address.
 	Remote netip.Addr
@@ -64,14 +64,14 @@ type RequestInfo struct {
 
 // GrantInfo describes how a slot was granted.
 type GrantInfo struct {
-	// Position among those that waited at this gateway when the request arrived, 1
-	// for the next; 0 if it did not wait.
+	// Position is the request's place among the requests that waited at this gateway when it
+	// arrived, from 1; 0 if it did not wait.
 	Position int
 	// Token of the pool that the slot stands for, from 0.
 	Token int
 	// Epoch of the pool, and Serial of the grant in it, as in the fence.
 	Epoch, Serial uint64
-	// After is the span of the previous holder of the token, at whatever gateway;
-	// empty if that one was not sampled or is not known.
+	// After is the span of the token's previous holder, at any gateway; empty if the holder was
+	// not sampled or is not known.
 	After string
 }

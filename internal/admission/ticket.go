@@ -33,7 +33,7 @@ const (
 	EndCancelled Ending = "cancelled" // by its holder, while it waited
 	EndExpired   Ending = "expired"   // no sign of its holder within its time to live
 	EndHoldMax   Ending = "hold-max"  // it had its slot for as long as its pool allows
-	EndLost      Ending = "lost"      // with all gateways that knew of it
+	EndLost      Ending = "lost"      // with all gateways that knew the ticket
 )
 
 // EndedError says that a ticket has ended.
@@ -49,7 +49,7 @@ func (e *EndedError) Error() string {
 // Unwrap returns ErrTicketEnded.
 func (e *EndedError) Unwrap() error { return ErrTicketEnded }
 
-// TicketState is where a ticket stands.
+// TicketState is the state of a ticket.
 type TicketState string
 
 // The states of a ticket.
@@ -61,7 +61,7 @@ const (
 // Ticket is a place in the line of a pool, and then a slot, that needs no connection
 // and outlives the gateway that took it in.
 type Ticket struct {
-	// ID is a secret: who has it holds the ticket.
+	// ID is a secret: it is all it takes to use the ticket.
 	ID      string
 	Pool    string
 	Granted bool
@@ -73,15 +73,15 @@ type Ticket struct {
 	ETA      time.Duration
 	// Fence of a granted ticket: pool/founded/epoch/serial.
 	Fence string
-	// Upstream that the slot of a granted ticket is for: see [UpstreamOf].
+	// Upstream is the URL of the upstream that a granted ticket's slot is for: see [UpstreamOf].
 	Upstream string
 	// Grant of a granted ticket. Between gateways its name is Entry.
 	Grant GrantInfo `json:"Entry"`
-	// Arrived is when it was taken in. Place names it in listings of the line, and is
-	// no secret.
+	// Arrived is when the ticket was taken in. Place names it in listings of the line, and is no
+	// secret.
 	Arrived time.Time
 	Place   string
-	// Left is how long it lives without a further sign of its holder, in the sense of
+	// Left is how long the ticket lives without a further sign of its holder, in the sense of
 	// package drift: the holder must stop a tenth before that.
 	Left time.Duration
 }

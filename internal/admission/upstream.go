@@ -15,16 +15,15 @@ func UpstreamOf(s Slot) string {
 	return ""
 }
 
-// UpstreamK returns how many requests an upstream may get at once, which stands behind its
-// URL, as in http://10.0.2.1:8000#k=2; 0: it has no k of its own.
+// UpstreamK returns an upstream's own k, the fragment of its URL, as in http://10.0.2.1:8000#k=2; 0: it
+// has none.
 func UpstreamK(u *url.URL) int { return numberBehind(u, "k=") }
 
-// UpstreamKEach returns how many requests each server that an upstream's name means may get at
-// once, which stands behind its URL, as in http://llm.example.com:8000#k_each=2; 0: it has no k, or
-// is one server.
+// UpstreamKEach returns the k of each server of an upstream's name, the fragment of its URL, as in
+// http://llm.example.com:8000#k_each=2; 0: it has no k, or is one server.
 func UpstreamKEach(u *url.URL) int { return numberBehind(u, "k_each=") }
 
-// numberBehind returns the number behind a URL; 0: there is no such one.
+// numberBehind returns the number in a URL's fragment after what; 0: there is none.
 func numberBehind(u *url.URL, what string) int {
 	if u == nil {
 		return 0
@@ -44,8 +43,8 @@ func UpstreamURL(u *url.URL) string {
 	return bare.String()
 }
 
-// SumOfK returns the k of all upstreams together, and how many of them have one. A name that may
-// mean several servers counts as one.
+// SumOfK returns the sum of the upstreams' own k, and how many upstreams have one. A name of several
+// servers counts as one upstream.
 func SumOfK(upstreams []*url.URL) (k, have int) {
 	for _, u := range upstreams {
 		if n := UpstreamK(u) + UpstreamKEach(u); n > 0 {

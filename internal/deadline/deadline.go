@@ -1,11 +1,10 @@
 // Package deadline sets the deadlines of connections, and seldom touches a timer for
 // it.
 //
-// A server and a proxy set several for each request, nearly all of them later than
-// the one before: setting one in the runtime costs as much as a short system call.
-// So a deadline that is later than the one that is set is only noted. When the
-// earlier one passes, the Read or Write that fails finds that out, sets the later one,
-// and goes on.
+// A server and a proxy set several deadlines for each request, nearly all of them later than the
+// deadline before, and to set one in the runtime costs as much as a short system call. So a deadline
+// later than the armed one is only noted. When the armed deadline passes, the failing Read or Write
+// sets the later one and goes on.
 package deadline
 
 import (
@@ -24,15 +23,15 @@ type Reader struct{ lazy lazy }
 // Set has reads from conn fail after t, as net.Conn.SetReadDeadline; zero: never.
 func (r *Reader) Set(conn net.Conn, t time.Time) error { return r.lazy.set(conn, reads, t) }
 
-// Settle has conn itself keep the deadline, for who reads from it without Read.
+// Settle sets the deadline on conn itself, for callers that read from conn without Read.
 func (r *Reader) Settle(conn net.Conn) error { return r.lazy.arm(conn, reads) }
 
-// Interrupt has one Read that finds nothing fail with [ErrInterrupted]: the one that waits, or
-// the next one. Deadlines stay as they are. Settle takes it back.
+// Interrupt makes the waiting Read, or the next Read that finds no data, fail with [ErrInterrupted].
+// Deadlines stay as they are. Settle takes the interruption back.
 func (r *Reader) Interrupt(conn net.Conn) error { return r.lazy.interrupt(conn, reads) }
 
-// ErrInterrupted is of a Read that was interrupted. It is a net.Error that passes, so that
-// crypto/tls reads on after it.
+// ErrInterrupted is the error of an interrupted Read. It is a temporary net.Error, so that crypto/tls
+// reads on after it.
 var ErrInterrupted error = interruption{}
 
 type interruption struct{}
@@ -62,7 +61,7 @@ type Writer struct{ lazy lazy }
 // Set has writes to conn fail after t, as net.Conn.SetWriteDeadline; zero: never.
 func (w *Writer) Set(conn net.Conn, t time.Time) error { return w.lazy.set(conn, writes, t) }
 
-// Settle has conn itself keep the deadline, for who writes to it without Write.
+// Settle sets the deadline on conn itself, for callers that write to conn without Write.
 func (w *Writer) Settle(conn net.Conn) error { return w.lazy.arm(conn, writes) }
 
 func (w *Writer) Write(conn net.Conn, p []byte) (int, error) {
@@ -76,7 +75,7 @@ func (w *Writer) Write(conn net.Conn, p []byte) (int, error) {
 	}
 }
 
-// side of a connection that a deadline is for.
+// side sets the deadline of one side of a connection.
 type side func(net.Conn, time.Time) error
 
 var (
@@ -88,7 +87,7 @@ var (
 type lazy struct {
 	mu          sync.Mutex
 	want        time.Time // zero: none
-	armed       time.Time // as the connection has it, not after want; zero: none
+	armed       time.Time // the connection's own deadline, not after want; zero: none
 	interrupted bool      // armed is in the past for that alone
 }
 
@@ -120,8 +119,7 @@ func (l *lazy) interrupt(conn net.Conn, of side) error {
 	return of(conn, l.armed)
 }
 
-// wasInterrupted reports whether a deadline that has passed was an interruption, which is
-// over then.
+// wasInterrupted reports whether the deadline that has passed was an interruption, and ends it.
 func (l *lazy) wasInterrupted(conn net.Conn, of side) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +130,7 @@ func (l *lazy) wasInterrupted(conn net.Conn, of side) bool {
 	return true
 }
 
-// passed reports whether the deadline that is wanted has passed. Otherwise it is
-// set.
+// passed reports whether the wanted deadline has passed. Otherwise it sets the deadline.
 func (l *lazy) passed(conn net.Conn, of side) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,8 +32,7 @@ type limited interface {
 	Set(conn net.Conn, t time.Time) error
 }
 
-// TestReader: whatever deadlines are set, a read fails when the last one has passed
-// and not before.
+// TestReader: a read fails when the last deadline set has passed, and not before.
 func TestReader(t *testing.T) {
 	r := new(Reader)
 	testDeadlines(t, func() limited { *r = Reader{}; return r }, func(conn net.Conn) (int, error) { return r.Read(conn, make([]byte, 1)) })
@@ -134,8 +133,8 @@ func testDeadlines(t *testing.T, zero func() limited, use func(net.Conn) (int, e
 	}
 }
 
-// TestInterrupt: one read that finds nothing fails, whatever deadlines are set meanwhile, and they
-// hold for the next ones.
+// TestInterrupt: one read that finds no data fails. Deadlines set meanwhile do not matter to it, and
+// hold for the next reads.
 func TestInterrupt(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -42,9 +42,8 @@ func newGroup(t Target, header http.Header) (*group, error) {
 	return &group{name: cmp.Or(t.Name, t.URL), addr: addr, request: raw.Bytes(), clients: t.Clients, samples: newSamples()}, nil
 }
 
-// client is one of the closed system's clients. It speaks over a connection of
-// its own, directly: with an http.Client, 10,000 of them would cost more than
-// the gateway that they are to measure.
+// client is one of the closed system's clients. It writes HTTP directly to a connection of its own:
+// 10,000 clients with an http.Client would cost more than the gateway that they measure.
 type client struct {
 	run   *run
 	group *group
@@ -104,9 +103,8 @@ func (c *client) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// record counts an answer. Those that arrive within the window are measured,
-// whenever they were asked for: to leave out those asked before, or not yet
-// answered at its end, would leave out long waits more often than short ones.
+// record counts an answer. An answer is measured if it arrives within the window, even if its request
+// began before: to leave such answers out would leave out long waits more often than short ones.
 func (c *client) record(a answer) {
 	g := c.group
 	if a.ok() {

@@ -16,7 +16,7 @@ type Distribution struct {
 	SCV float64
 }
 
-// Validate reports what is wrong with d, joined.
+// Validate returns the errors of d, joined.
 func (d Distribution) Validate() error {
 	var errs []error
 	if d.Mean < 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestSamplerMoments: mean and SCV of 200,000 samples are those asked for.
+// TestSamplerMoments: mean and SCV of 200,000 samples are the distribution's.
 func TestSamplerMoments(t *testing.T) {
 	for _, tt := range []struct {
 		scv, meanTolerance, scvTolerance float64

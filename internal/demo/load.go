@@ -29,9 +29,8 @@ type LoadConfig struct {
 	Think Distribution
 	// Seed of the think times.
 	Seed uint64
-	// Warmup is run before the window in which is measured. It should exceed
-	// the longest wait, so that the clients' all coming at once at the start
-	// is not measured.
+	// Warmup is the time before the measured window. It should exceed the longest wait, so that
+	// the rush of all clients at the start is not measured.
 	Warmup time.Duration
 	// Duration of that window. Required.
 	Duration time.Duration
@@ -58,7 +57,7 @@ func (c LoadConfig) withDefaults() LoadConfig {
 	return c
 }
 
-// Validate reports what is wrong with c, joined.
+// Validate returns the errors of c, joined.
 func (c LoadConfig) Validate() error {
 	errs := []error{c.Think.Validate()}
 	if len(c.Targets) == 0 {
@@ -97,12 +96,12 @@ type Progress struct {
 // TargetProgress of one target, since the start.
 type TargetProgress struct {
 	Name string
-	// Waiting is how many of the clients have asked and have no answer yet.
+	// Waiting is how many clients wait for an answer.
 	Waiting int
 	// Completed requests with status 2xx, and Failed ones.
 	Completed, Failed int64
-	// MeanAccess is the mean access time of those completed since the last
-	// call; 0 if there were none.
+	// MeanAccess is the mean access time of the requests completed since the last call; 0 if
+	// there were none.
 	MeanAccess time.Duration
 }
 
@@ -113,7 +112,7 @@ const (
 	phaseClosed
 )
 
-// run is what the clients of one Run share.
+// run is the state that the clients of one Run share.
 type run struct {
 	cfg    LoadConfig
 	think  *sampler
@@ -139,8 +138,8 @@ type group struct {
 	samples samples
 }
 
-// Run lets the clients ask until the window closes or ctx ends. When ctx ends
-// early, it returns what was measured so far, and ctx's error.
+// Run runs the clients until the window closes or ctx ends. When ctx ends early, it returns the
+// result so far and ctx's error.
 func Run(ctx context.Context, cfg LoadConfig) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// TestLoadStop: a run that is stopped lets what is under way end.
+// TestLoadStop: a stopped run waits for requests under way.
 func TestLoadStop(t *testing.T) {
 	u, url := startUpstream(t, UpstreamConfig{Hold: Distribution{Mean: 50 * time.Millisecond}})
 	end := make(chan struct{})

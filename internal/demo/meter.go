@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// Stats is what an upstream counted since it was made or last Reset.
+// Stats holds an upstream's counts since it was made or last Reset.
 type Stats struct {
 	// InFlight requests now.
 	InFlight int `json:"in_flight"`
 	// Max is the most that were ever in flight at once.
 	Max int `json:"max"`
-	// Served counts requests answered in full, Aborted those whose client
-	// left before.
+	// Served counts requests answered in full, Aborted requests whose client left before.
 	Served  int64 `json:"served"`
 	Aborted int64 `json:"aborted"`
 	// MeanInFlight is the time average of the number in flight.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestMeterIntegral checks the integrals against ones done by hand:
+// TestMeterIntegral checks the integrals against integrals done by hand:
 // 1 in flight for 1 s, 3 for 2 s, 2 for 1 s, none for 1 s; k = 2.
 func TestMeterIntegral(t *testing.T) {
 	now := time.Unix(0, 0)
@@ -35,7 +35,7 @@ func TestMeterIntegral(t *testing.T) {
 	}
 }
 
-// TestMeterReset: a new window keeps what is in flight and nothing else.
+// TestMeterReset: a new window keeps the requests in flight and no counts.
 func TestMeterReset(t *testing.T) {
 	now := time.Unix(0, 0)
 	m := newMeter(2, func() time.Time { return now })

@@ -140,7 +140,7 @@ func (r *run) result(elapsed time.Duration) *Result {
 	return res
 }
 
-// answer is what a client got.
+// answer is one answer, as a client measures it.
 type answer struct {
 	status  int // 0: none
 	latency time.Duration

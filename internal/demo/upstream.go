@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// HoldHeader names the response header that tells, in milliseconds, how long
-// the upstream held the request.
+// HoldHeader is the response header with the time, in milliseconds, for which the upstream held the
+// request.
 const HoldHeader = "Demo-Hold-Ms"
 
 // UpstreamConfig of an Upstream.
@@ -24,8 +24,8 @@ type UpstreamConfig struct {
 	K int
 	// BodyBytes is the size of an answer, default 3 ("ok\n").
 	BodyBytes int
-	// Chunks greater than 1 sends the header at once and the body in so many
-	// parts, spread evenly over the hold time, as a slow download does.
+	// Chunks greater than 1 sends the header at once and the body in Chunks parts, spread evenly
+	// over the hold time, as a slow download does.
 	Chunks int
 }
 
@@ -44,8 +44,7 @@ func (c UpstreamConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Upstream is an http.Handler that holds each request for a while and counts
-// how many it has at once.
+// Upstream is an http.Handler that holds each request for a while and counts its concurrent requests.
 //
 // GET /stats answers with its Stats as JSON, POST /reset begins a new window;
 // neither is counted.
@@ -78,7 +77,7 @@ func NewUpstream(cfg UpstreamConfig) (*Upstream, error) {
 	return u, nil
 }
 
-// Stats returns what was counted in the current window.
+// Stats returns the counts of the current window.
 func (u *Upstream) Stats() Stats { return u.meter.stats() }
 
 // Reset begins a new window.

@@ -18,7 +18,7 @@ func TestUserStopsFirst(t *testing.T) {
 	}
 }
 
-// What is promised of the time that is left is kept, and little is wasted.
+// Term's promise fits into the time that is left, and wastes little of it.
 func TestTerm(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {

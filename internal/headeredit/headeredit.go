@@ -1,5 +1,5 @@
-// Package headeredit is what a configuration may do to header fields: which names it may
-// change, and values with placeholders. The configuration file and the proxy share it.
+// Package headeredit defines how a configuration may change header fields: which names, and values
+// with placeholders. The configuration file and the proxy share it.
 package headeredit
 
 import (
@@ -11,9 +11,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Placeholders are the words that may stand in braces in a value. They are what the
-// gateway knows of the request: its client's address, the host that it asks for, its id,
-// the pool of its route, and the name of the gateway.
+// Placeholders are the words that may stand in braces in a value: the client's address, the requested
+// host, the request's id, the pool of its route, and the name of the gateway.
 const (
 	Client    = "client"
 	Host      = "host"
@@ -24,7 +23,7 @@ const (
 
 var placeholders = []string{Client, Host, RequestID, Pool, Gateway}
 
-// Error says what is wrong with a name or a value, and what to write instead.
+// Error is the error of a name or a value: what is wrong, and a hint what to write instead.
 type Error struct{ Wrong, Hint string }
 
 func (e *Error) Error() string { return e.Wrong + "; " + e.Hint }
@@ -91,8 +90,8 @@ func (v Value) Uses(placeholder string) bool {
 	return slices.ContainsFunc(v.parts, func(p part) bool { return p.placeholder == placeholder })
 }
 
-// Expand returns the value with what lookup knows in place of its placeholders. It
-// reports false if no field may have that value.
+// Expand returns the value with its placeholders replaced by lookup. It reports false if no field may
+// have the resulting value.
 func (v Value) Expand(lookup func(placeholder string) string) (string, bool) {
 	b := make([]byte, 0, 64)
 	for _, p := range v.parts {
@@ -106,8 +105,8 @@ func (v Value) Expand(lookup func(placeholder string) string) (string, bool) {
 	return s, httpguts.ValidHeaderFieldValue(s)
 }
 
-// IsHopByHop reports whether a field, in canonical form, is for one connection (RFC 9110,
-// section 7.6.1), or was before there was Connection to say so.
+// IsHopByHop reports whether a field, in canonical form, is for one connection only (RFC 9110, section
+// 7.6.1, and older fields that Connection need not list).
 func IsHopByHop(name string) bool {
 	switch name {
 	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
@@ -117,8 +116,7 @@ func IsHopByHop(name string) bool {
 	return false
 }
 
-// CheckRequest returns what is wrong with changing the field in requests; nil if nothing
-// is.
+// CheckRequest returns why a configuration may not change the field in requests; nil if it may.
 func CheckRequest(name string) error {
 	switch canonical := textproto.CanonicalMIMEHeaderKey(name); canonical {
 	case "Host":

@@ -51,7 +51,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestExpandToNothingElse: whatever a placeholder stands for, it is one line.
+// TestExpandToNothingElse: for any values of placeholders, the expanded value is one line.
 func TestExpandToNothingElse(t *testing.T) {
 	v, err := ParseValue("a {host}")
 	if err != nil {

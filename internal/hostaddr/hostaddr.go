@@ -1,5 +1,5 @@
-// Package hostaddr says where a gateway listens for others, and at which address they
-// reach it, where its configuration does not.
+// Package hostaddr finds the default addresses at which a gateway listens for others and advertises
+// itself.
 package hostaddr
 
 import (
@@ -12,12 +12,12 @@ import (
 // Where a gateway listens for others.
 const (
 	DefaultPeer = ":7080"
-	// Alone is in its place for a gateway that no other one is to reach: a free port.
+	// Alone is the address for a gateway that no other gateway needs to reach: a free port.
 	Alone = "127.0.0.1:0"
 )
 
-// Advertised returns the address at which others reach these listeners: the first that one
-// of them is bound to, else the one of this host that they most likely reach.
+// Advertised returns the address at which others reach these listeners: the first address that a
+// listener is bound to, else the address of this host that others most likely reach.
 func Advertised(interfaces func() ([]net.Addr, error), listeners ...string) (netip.Addr, error) {
 	for _, l := range listeners {
 		if addr := BoundTo(l); addr.IsValid() {
@@ -28,8 +28,8 @@ func Advertised(interfaces func() ([]net.Addr, error), listeners ...string) (net
 	return reachable(addrs), err
 }
 
-// Advice says what to do about an error of listening. It is empty if there is nothing to say, and
-// begins with a semicolon.
+// Advice returns advice about an error of listening, beginning with a semicolon; empty if there is
+// none.
 func Advice(err error) string {
 	op := (*net.OpError)(nil)
 	if !errors.As(err, &op) || op.Op != "listen" {
@@ -47,8 +47,8 @@ func Advice(err error) string {
 	return ""
 }
 
-// BoundTo returns the one address that a listener on host:port is bound to; invalid if it
-// is not bound to one, or if listen is not of this form.
+// BoundTo returns the single address that a listener on host:port is bound to; invalid if it is bound
+// to all, or if listen is not of this form.
 func BoundTo(listen string) netip.Addr {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -64,9 +64,9 @@ func BoundTo(listen string) netip.Addr {
 	return addr
 }
 
-// reachable picks the address that other machines most likely reach out of those of this
-// host's interfaces: the first private IPv4 one, else the first private IPv6 one, else the
-// first global one. It is 127.0.0.1 if there is none, which is enough for a gateway alone.
+// reachable picks the address of this host's interfaces that other machines most likely reach: the
+// first private IPv4 address, else the first private IPv6 address, else the first global address. If
+// there is none it returns 127.0.0.1, which is enough for a single gateway.
 func reachable(addrs []net.Addr) netip.Addr {
 	var global netip.Addr
 	for _, a := range addrs {

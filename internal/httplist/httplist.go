@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Elements yields the elements of a list header's lines, without the space around
-// them. Empty ones are left out.
+// Elements yields the elements of a list header's lines, without the space around them. It leaves out
+// empty elements.
 func Elements(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range lines {
@@ -24,8 +24,8 @@ func Elements(lines []string) iter.Seq[string] {
 	}
 }
 
-// Parameters splits an element at its semicolons, without the space around the
-// parts. The first is what the parameters belong to; it is always there.
+// Parameters splits an element at its semicolons, without the space around the parts. The first part,
+// always present, is the value that the parameters belong to.
 func Parameters(element string) []string {
 	var parts []string
 	for more := true; more; {
@@ -38,7 +38,7 @@ func Parameters(element string) []string {
 	return parts
 }
 
-// Unquote returns the text of a quoted string, and s as it is if it is none.
+// Unquote returns the text of a quoted string, and any other s unchanged.
 func Unquote(s string) string {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return s

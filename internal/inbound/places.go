@@ -1,5 +1,5 @@
-// Package inbound has what a port that strangers can reach needs: Places bound how many have
-// something at the same time.
+// Package inbound bounds the use of a port that strangers can reach: [Places] limits how many sources
+// hold something at the same time.
 package inbound
 
 import (
@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Places are handed out until there are no more, in all and to each source, so that one
-// source cannot take those of all others. Its methods may be called by any number
-// of goroutines.
+// Places is a bounded number of places, in all and for each source, so that one source cannot take all
+// of them. Its methods are safe for concurrent use.
 type Places struct {
 	total, each int
 

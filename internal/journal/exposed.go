@@ -5,12 +5,12 @@ import (
 	"io/fs"
 )
 
-// AnyUser is for callers that do not know which user runs the gateway.
+// AnyUser is the uid for callers that do not know which user runs the gateway.
 const AnyUser = -1
 
-// Exposed says why other users of this machine could put other files in the place of those that
-// a gateway, running as the user uid, keeps in dir; "" if they could not, or there is no such
-// directory. The directory's group may write: volumes come that way.
+// Exposed returns why other users of this machine could replace the files in dir of a gateway that
+// runs as user uid; "" if they could not, or there is no such directory. The directory's group may
+// write, as it often can on volumes.
 func Exposed(dir string, uid int) string {
 	if dir == "" {
 		return ""

@@ -17,7 +17,7 @@ const (
 	markerSize   = 5*8 + 4
 	firstRecord  = 4096
 	recordHeader = 16
-	// maxFile bounds what is read into memory.
+	// maxFile bounds the size of a file that is read into memory.
 	maxFile = 4 << 30
 )
 
@@ -32,15 +32,15 @@ var (
 	ErrForeign = errors.New("not a file of kgate's")
 	// ErrNewer means that a newer version of kgate wrote the file.
 	ErrNewer = errors.New("written by a newer version of kgate")
-	// ErrOlder means that an older version of kgate wrote the file, in a format that
-	// this one does not read.
+	// ErrOlder means that an older version of kgate wrote the file, in a format that this
+	// version does not read.
 	ErrOlder = errors.New("written by an older version of kgate")
 	// ErrInUse means that another process has the file open.
 	ErrInUse = errors.New("in use by another process")
 )
 
-// Remedy says what to do about an error of a file, as the end of a message; empty if
-// there is nothing to say. lose names what to move away and what is lost then.
+// Remedy returns advice about an error of a file, as the end of a message; empty if there is none.
+// lose names the file to move away and the loss that this means.
 func Remedy(err error, lose string) string {
 	switch {
 	case errors.Is(err, ErrNewer):
@@ -75,7 +75,7 @@ func encodeHeader(magic string, format uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// checkHeader tells a damaged file from one of another format or another program.
+// checkHeader distinguishes a damaged file from a file of another format or another program.
 func checkHeader(data []byte, magic string, format uint32) error {
 	if len(data) >= 20 && binary.LittleEndian.Uint32(data[16:]) == boltMagic {
 		return fmt.Errorf("%w: format %d, this one reads %d", ErrOlder, format-1, format)
@@ -99,10 +99,10 @@ func checkHeader(data []byte, magic string, format uint32) error {
 	return nil
 }
 
-// Tag is what the owner keeps in the markers.
+// Tag is the owner's data in the markers.
 type Tag [2]uint64
 
-// marker says what has been acknowledged.
+// marker tells how many records have been acknowledged.
 type marker struct {
 	count   uint64 // of markers written to this file
 	records uint64
@@ -121,8 +121,8 @@ func (m marker) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeMarker returns the newer of the two markers. A loss of power can spoil the
-// one that was being written, and never both.
+// decodeMarker returns the newer of the two markers. A loss of power can spoil the marker that was
+// being written, and never both.
 func decodeMarker(data []byte) (newest marker, err error) {
 	found := false
 	for i := range uint64(2) {
@@ -154,13 +154,13 @@ func encodeRecord(body []byte, number uint64) []byte {
 	return b
 }
 
-// checksum of an encoded record: all but the checksum's own place.
+// checksum returns the checksum of an encoded record, without the checksum's own place.
 func checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:4], castagnoli), castagnoli, b[8:])
 }
 
-// decodeRecord returns what the record at the start of data holds, and its size; no size
-// if there is no whole record of that number.
+// decodeRecord returns the body of the record at the start of data, and the record's size; size 0 if
+// there is no whole record of that number.
 func decodeRecord(data []byte, number uint64) (body []byte, size int) {
 	if len(data) < recordHeader {
 		return nil, 0

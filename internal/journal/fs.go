@@ -7,12 +7,11 @@ import (
 	"path/filepath"
 )
 
-// FS is what a [Journal] lies on. Tests put slow, full and forgetful disks in its
-// place.
+// FS is the file system of a [Journal]. Tests use slow, full and forgetful disks in its place.
 type FS interface {
 	// Open opens an existing file; the error wraps fs.ErrNotExist if there is none.
 	Open(path string) (Handle, error)
-	// Create makes an empty file, in place of the one that is there.
+	// Create makes an empty file, and replaces an existing one.
 	Create(path string) (Handle, error)
 	// Rename is on disk when it returns.
 	Rename(from, to string) error
@@ -49,7 +48,7 @@ func (OS) Open(path string) (Handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Its owner may have put another file in its place before it let this one go.
+		// The last owner may have replaced the file before it let the lock go.
 		mine, err := f.Stat()
 		now, err2 := os.Stat(path)
 		if err == nil && err2 == nil && os.SameFile(mine, now) {

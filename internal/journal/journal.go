@@ -12,21 +12,20 @@ import (
 
 // Options of [Open].
 type Options struct {
-	// Magic is what the file begins with: 16 bytes.
+	// Magic is the beginning of the file: 16 bytes.
 	Magic string
 	// Format of the records; a file of another format is refused.
 	Format uint32
-	// Apply takes in a record of the file that is opened. An error means that the file
-	// is damaged; one that wraps [ErrForeign] is returned as it is.
+	// Apply takes in a record of the file that is opened. An error means that the file is
+	// damaged; an error that wraps [ErrForeign] is returned as it is.
 	Apply func(body []byte) error
-	// Whole returns one record that stands for all that were appended.
+	// Whole returns one record that stands for all appended records.
 	Whole func() ([]byte, error)
 	// FS to lie on; nil: the operating system's.
 	FS FS
-	// Wrote is called after each record with the time that its write and sync took;
-	// may be nil.
+	// Wrote is called after each record with the time of its write and sync; may be nil.
 	Wrote func(time.Duration)
-	// RewriteAt is the size in bytes up to which a file is never written again; 0: 1 MiB.
+	// RewriteAt is the size in bytes up to which a file is never rewritten; 0: 1 MiB.
 	RewriteAt uint64
 }
 
@@ -47,8 +46,8 @@ type Journal struct {
 // ErrClosed is the error of writes to a closed file.
 var ErrClosed = errors.New("closed")
 
-// Open opens the file at path, or makes one. Beside it there are path.lock, and
-// path.new while the file is being written again.
+// Open opens the file at path, or makes it. Beside it there are path.lock and, while the file is
+// rewritten, path.new.
 func Open(path string, o Options) (_ *Journal, err error) {
 	if o.FS == nil {
 		o.FS = OS{}
@@ -142,8 +141,8 @@ func (j *Journal) Close() error {
 	return errors.Join(errs...)
 }
 
-// Append writes a record, and a marker with the tag. Whole must count the record from now
-// on; then call Compact.
+// Append writes a record, and a marker with the tag. From then on Whole must include the record. Then
+// call Compact.
 func (j *Journal) Append(body []byte, tag Tag) error {
 	if j.broken != nil {
 		return j.broken
@@ -168,7 +167,7 @@ func (j *Journal) Append(body []byte, tag Tag) error {
 	return j.Mark(tag)
 }
 
-// Compact writes the file again if it has grown.
+// Compact rewrites the file if it has grown.
 func (j *Journal) Compact() error {
 	if j.broken != nil || j.marker.end <= j.rewriteAt {
 		return j.broken
@@ -179,7 +178,7 @@ func (j *Journal) Compact() error {
 	return nil
 }
 
-// Recover writes all to a new file after a write has failed.
+// Recover writes the whole state to a new file after a write has failed.
 func (j *Journal) Recover() error {
 	if j.broken == nil || errors.Is(j.broken, ErrClosed) {
 		return j.broken
@@ -191,8 +190,8 @@ func (j *Journal) Recover() error {
 	return nil
 }
 
-// Mark writes a marker with a tag. It does not wait: it is on disk with the next record,
-// and stays if only the process ends.
+// Mark writes a marker with a tag. It does not wait: the marker is on disk with the next record, and
+// survives the end of the process alone.
 func (j *Journal) Mark(tag Tag) error {
 	if j.broken != nil {
 		return j.broken
@@ -214,7 +213,7 @@ func (j *Journal) wrote(began time.Time) {
 	}
 }
 
-// Fail lets every later write fail with err.
+// Fail makes every later write fail with err.
 func (j *Journal) Fail(err error) { _ = j.fail(err) }
 
 func (j *Journal) fail(err error) error {

@@ -17,13 +17,13 @@ import (
 
 const magic = "a test's journal"
 
-// words are what the owner of a journal keeps in it.
+// words is the content of a journal: some words.
 type words struct {
 	*journal.Journal
 	kept []string
 }
 
-// open opens the file; rewriteAt is small, so that files are written again.
+// open opens the file; RewriteAt is small, so that files are rewritten.
 func open(path string, on journal.FS) (*words, error) {
 	w := &words{}
 	var err error
@@ -92,7 +92,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestDamage: a damaged file is refused, or nothing of it is lost.
+// TestDamage: a damaged file is refused, or loads without a loss.
 func TestDamage(t *testing.T) {
 	d, db := journaltest.NewDisk(), filepath.Join(t.TempDir(), "db")
 	w := opened(t, db, d)
@@ -121,7 +121,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: what was acknowledged is there, and of the write under way all or nothing.
+// TestPowerLoss: acknowledged records survive, and the write under way survives as a whole or not at
+// all.
 func TestPowerLoss(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	for seed := range uint64(300) {
@@ -150,7 +151,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// TestRecover: after a failed write every later one fails, until all is in a new file.
+// TestRecover: after a failed write every later write fails, until Recover.
 func TestRecover(t *testing.T) {
 	d, db := journaltest.NewDisk(), filepath.Join(t.TempDir(), "db")
 	w := opened(t, db, d)
@@ -185,8 +186,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOneProcess: a second process is kept out, also after somebody has removed the lock
-// file, and after the file was written again.
+// TestOneProcess: a second process is kept out, also after the lock file was removed, and after the
+// file was rewritten.
 func TestOneProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	w := opened(t, path, nil)

@@ -4,5 +4,5 @@ package journal
 
 import "os"
 
-// flock keeps nobody out on these systems, which kgate is not built for.
+// flock does nothing on these systems, which kgate is not built for.
 func flock(*os.File) error { return nil }

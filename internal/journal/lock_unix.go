@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockWait is how long a process that is just ending is waited for.
+// lockWait is how long to wait for a process that is just ending.
 const lockWait = time.Second
 
 // flock keeps other processes from locking the file, until it is closed.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// stat returns what is known of a directory, and its owner.
+// stat returns a directory's FileInfo and the uid of its owner.
 func stat(dir string) (info fs.FileInfo, owner int, err error) {
 	info, err = os.Stat(dir)
 	if err != nil {

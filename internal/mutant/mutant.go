@@ -20,32 +20,31 @@ type Mutant struct {
 	Name string
 	// File, Old and New are as in [Change].
 	File, Old, New string
-	// Caught is a regular expression for part of what the check says that has to
-	// find it.
+	// Caught is a regular expression for a part of the failing check's output.
 	Caught string
-	// By is the test that has to, as the go command's -run takes it; empty: the
+	// By is the test that has to find the defect, as for the go command's -run; empty: the
 	// suite's.
 	By string
-	// Args are further arguments for it, after the suite's.
+	// Args are further arguments for the test, after the suite's.
 	Args []string
 }
 
-// Suite is a table of defects and how to look for them.
+// Suite is a table of defects and the tests that have to find them.
 type Suite struct {
 	// Package that is tested, relative to the directory of the test; empty: there.
 	Package string
-	// By is the test that has to find what names no other.
+	// By is the test for mutants that name none.
 	By string
 	// Args are further arguments for the tests, as a test binary takes them.
 	Args []string
-	// Note is a regular expression for what else of the failing run belongs in the
-	// log, as the command that repeats it.
+	// Note is a regular expression for another part of the failing run's output to log, such as
+	// the command that repeats the run.
 	Note    string
 	Mutants []Mutant
 }
 
-// Run plants the defects and looks for one after the other, as subtests, and logs
-// what caught each. It compiles for seconds: not with -short.
+// Run plants the defects, tests for each in a subtest, and logs the output that caught it. It skips
+// with -short, since it compiles for seconds.
 func (s Suite) Run(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -65,12 +64,11 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// planted is a binary with a defect, and how to choose it.
+// planted is a binary with a defect, and the value of the variable that chooses the defect.
 type planted struct{ path, choice string }
 
-// build compiles the package with those defects that one binary can hold. What it cannot hold, or
-// all if it does not compile, is left to be
-// built on its own, which is as good and takes longer.
+// build compiles the package with the defects that one binary can hold. The other defects, or all if
+// that binary does not compile, are built one by one later, which takes longer.
 func (s Suite) build(t *testing.T) (map[int]planted, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,13 +94,13 @@ func (s Suite) build(t *testing.T) (map[int]planted, error) {
 	return in, nil
 }
 
-// compile builds what the defects are planted in.
+// compile builds the test binary of the package with the overlay.
 func (s Suite) compile(t *testing.T, overlay, path string) ([]byte, error) {
 	t.Helper()
 	return exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", path, cmp.Or(s.Package, ".")).CombinedOutput()
 }
 
-// verdict runs the check that has to find m and returns what is wrong with it.
+// verdict runs the check that has to find m, and returns why the check is not good enough; "" if it is.
 func (s Suite) verdict(t *testing.T, m Mutant, p planted) string {
 	t.Helper()
 	if p.path == "" {

@@ -22,7 +22,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// A suite fails for what passes, for what does not compile, and for what another check finds.
+// A suite fails for a defect that passes, that does not compile, or that another check finds.
 func TestLook(t *testing.T) {
 	t.Chdir(writeModule(t))
 	for _, tt := range []struct {
@@ -44,8 +44,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// One binary holds many defects, each acts when it is chosen, and none does
-// otherwise. What cannot be switched has a binary of its own.
+// One binary holds many defects, and only the chosen defect acts. A defect that cannot be switched has
+// a binary of its own.
 func TestSwitches(t *testing.T) {
 	dir := writeModule(t)
 	t.Chdir(dir)
@@ -107,7 +107,7 @@ func TestParts(t *testing.T) {
 	if got := s.verdict(t, s.Mutants[0], none); !strings.HasPrefix(got, "not caught: ") {
 		t.Errorf("no defect is chosen: %s", got)
 	}
-	// One that does not compile leaves none with a common binary.
+	// With a defect that does not compile there is no common binary.
 	s.Mutants = append(s.Mutants, Mutant{File: "parts.go", Old: "v := m[k]", New: "v := 7"})
 	if binary, err = s.build(t); err != nil || len(binary) != 0 {
 		t.Errorf("%d are in one binary with one that does not compile, %v", len(binary), err)

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// Change is text that stands in a source file exactly once, and what it is
-// replaced by. File is relative to the directory of the test.
+// Change replaces the text Old, which stands in a source file exactly once, by New. File is relative to
+// the directory of the test.
 type Change struct{ File, Old, New string }
 
-// Overlay writes the changed files beside the source tree and returns what to
-// give to the go command's -overlay.
+// Overlay writes the changed files outside the source tree and returns the file for the go command's
+// -overlay.
 func Overlay(tb testing.TB, changes ...Change) string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -50,7 +50,7 @@ func Overlay(tb testing.TB, changes ...Change) string {
 	return overlay
 }
 
-// find returns where the text to change begins.
+// find returns the offset of the text to change.
 func find(source []byte, c Change) (int, error) {
 	if n := strings.Count(string(source), c.Old); n != 1 {
 		return 0, fmt.Errorf("%s has the text to change %d times: %q", c.File, n, c.Old)
@@ -58,7 +58,7 @@ func find(source []byte, c Change) (int, error) {
 	return strings.Index(string(source), c.Old), nil
 }
 
-// writeOverlay writes what the go command takes for an overlay.
+// writeOverlay writes the go command's overlay file and returns its path.
 func writeOverlay(dir string, replace map[string]string) (string, error) {
 	data, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -13,18 +13,17 @@ import (
 	"strings"
 )
 
-// chosen is the environment variable that says which defect of a binary acts,
-// counted from 1. Its name has not the prefix of kgate's own: tests start gateways
-// without those.
+// chosen is the environment variable with the number, from 1, of the defect that acts. It does not have
+// the prefix of kgate's own variables, which tests remove when they start gateways.
 const chosen = "PLANTED_DEFECT"
 
-// switches is source in which several defects are planted, each of them off. A
-// function with defects gets a copy for each, and calls the one that is chosen.
+// switches is source in which several defects are planted, each of them off. A function with defects
+// gets a copy for each, and calls the chosen copy.
 type switches struct {
 	files map[string]*switchedFile // by absolute path
 }
 
-// switchedFile is a source file and what is inserted in it.
+// switchedFile is a source file and the text to insert in it.
 type switchedFile struct {
 	source []byte
 	syntax *ast.File
@@ -35,8 +34,8 @@ type switchedFile struct {
 
 var errNoSwitch = errors.New("the change is not within one function that can be copied")
 
-// add plants the defect with this number. It fails with errNoSwitch if the
-// change cannot be had by calling another function.
+// add plants the defect with this number. It fails with errNoSwitch if the call of another function
+// cannot make the change.
 func (s *switches) add(number int, c Change) error {
 	path, err := filepath.Abs(filepath.FromSlash(c.File))
 	if err != nil {
@@ -136,8 +135,8 @@ func (f *switchedFile) call(d *ast.FuncDecl, name string) (string, error) {
 	return "return " + call, nil
 }
 
-// overlay writes the files with all defects in dir and returns the path of what
-// to give to the go command's -overlay.
+// overlay writes the files with all defects in dir and returns the path of the go command's overlay
+// file.
 func (s *switches) overlay(dir string) (string, error) {
 	replace := make(map[string]string)
 	for path, f := range s.files {

@@ -17,7 +17,7 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// dataPlane serves clients, and asks the pools for admission.
+// dataPlane serves clients and asks the pools to admit their requests.
 type dataPlane struct {
 	pools    *pools
 	metrics  *telemetry.Metrics
@@ -26,7 +26,7 @@ type dataPlane struct {
 	refusals *refusalLog
 	handler  *proxy.Handler
 	draining func() bool
-	serving  context.Context // of clients that watch tickets
+	serving  context.Context // ends when clients that watch tickets must go elsewhere
 }
 
 // config returns the whole configuration of the proxy.
@@ -50,8 +50,7 @@ func (d *dataPlane) config(cfg Config) (proxy.Config, error) {
 // gateways answer for them.
 var errEnds = fmt.Errorf("%w: this gateway is shutting down", admin.ErrUnavailable)
 
-// ticketHandler serves the tickets of pools that have them on the client address;
-// nil when there are none.
+// ticketHandler serves tickets on the client address, for pools that allow it; nil if none does.
 func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
 	open := make(map[string]bool)
 	for _, p := range pools {
@@ -93,7 +92,7 @@ var (
 	_ admin.Tickets   = (*gateway.Gateway)(nil)
 )
 
-// requestObserver counts what became of requests.
+// requestObserver counts ended requests.
 type requestObserver struct {
 	m        *telemetry.Metrics
 	refusals *refusalLog
@@ -144,7 +143,7 @@ func (o requestObserver) Done(r *proxy.Record) {
 	}
 }
 
-// resultOf returns what came of a request at its upstream, if it was sent to one.
+// resultOf returns the result of a request at its upstream, and whether it was sent to an upstream.
 func resultOf(r *proxy.Record) (result telemetry.Result, sent bool) {
 	if r.UpstreamURL == nil || r.Pool == "" {
 		return "", false
@@ -165,8 +164,8 @@ func resultOf(r *proxy.Record) (result telemetry.Result, sent bool) {
 	}
 }
 
-// refusalLog logs refused requests: the first of each kind in a minute, and at the end
-// of the minute how many there were. It is safe for concurrent use.
+// refusalLog logs refused requests: the first of each kind in a minute, and at the end of the minute
+// their number. It is safe for concurrent use.
 type refusalLog struct {
 	log *slog.Logger
 

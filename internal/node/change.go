@@ -12,12 +12,11 @@ import (
 	"github.com/kgate/kgate/internal/membership"
 )
 
-// SetK changes a pool's k over the whole cluster, provided that it is was; with was 0,
-// whatever it is.
+// SetK changes a pool's k over the whole cluster from was, or from any value if was is 0.
 //
-// In a pool with a rate each token carries a part of it. For a larger k all gateways first
-// divide the rate by it, and the tokens come when they all do: a lost gateway may go on
-// with larger parts as long as it has a lease.
+// In a pool with a rate each token carries a part of it. For a larger k all gateways first divide the
+// rate by the new k, and the new tokens come once all do: a lost gateway may use larger parts for as
+// long as it has a lease.
 func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
 	cluster := p.peers.cluster
 	before, _ := cluster.View().Pool(pool)
@@ -40,8 +39,8 @@ func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
 	}
 }
 
-// SetUpstreamK changes the k of one upstream of a pool over the whole cluster, provided that it
-// is was; with was 0, whatever it is. One that the pool does not have is added, unless k is 0.
+// SetUpstreamK changes the k of one upstream of a pool over the whole cluster from was, or from any
+// value if was is 0. It adds an upstream that the pool does not have, unless k is 0.
 func (p *pools) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
 	u, err := url.Parse(upstream)
 	if err != nil || u.Scheme == "" || upstream != admission.UpstreamURL(u) {
@@ -62,8 +61,8 @@ func (p *pools) SetRate(ctx context.Context, pool string, rate Rate) error {
 	return nil
 }
 
-// settled waits until the pool's epoch has begun here, and so no member goes by an older
-// view, and no lost gateway has a lease. It returns the epoch.
+// settled waits until the pool's epoch has begun here, so that no member uses an older view, and until
+// no lost gateway has a lease. It returns the epoch.
 func (p *pools) settled(ctx context.Context, pool string) (uint64, error) {
 	const look = 10 * time.Millisecond
 	for {

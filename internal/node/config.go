@@ -22,7 +22,7 @@ const MaxK = kmutex.MaxK
 
 // Config of a Node.
 type Config struct {
-	// Name of this gateway, unique in the cluster. Version of the program.
+	// Name is this gateway's name, unique in the cluster. Version is the program's.
 	Name, Version string
 	// DataDir keeps the agreed views and tickets over a restart; empty: in memory
 	// only.
@@ -37,28 +37,28 @@ type Config struct {
 	// Proxy is the configuration of the data plane. The node fills in its pools and
 	// whatever connects it to the rest of the node.
 	Proxy proxy.Config
-	// AdminTokens returns the tokens that allow changes, the first of which this
-	// gateway proves to others that it has. It is called for each change. Nil: there are none.
+	// AdminTokens returns the tokens that allow changes. With the first, this gateway proves to
+	// others that it may ask for a change. It is called for each change. Nil: there are none.
 	AdminTokens func() []string
-	// Metrics count; nil: for the status alone. Exposed is how the admin handler shows them; nil:
-	// it does not.
+	// Metrics counts; nil: only for the status. Exposed serves the metrics on the admin handler;
+	// nil: it has none.
 	Metrics *telemetry.Metrics
 	Exposed http.Handler
 	// Profiles of the process for the admin handler; nil: none.
 	Profiles http.Handler
-	// Reload reads the configuration file again and returns what has changed, each in a line;
-	// nil: there is none. Troubles are what is wrong with the process's files, each a sentence;
-	// nil: nothing is.
+	// Reload reads the configuration file again and returns the changes, each in a line; nil:
+	// there is no file. Troubles returns the faults of the process's files, each a sentence; nil:
+	// there are none.
 	Reload   func(context.Context) ([]string, error)
 	Troubles func() []string
-	// State adds to what the metrics mirror; nil: nothing is added.
+	// State adds the program's part of the state that metrics mirror; nil: there is none.
 	State func(*telemetry.State)
 	// Logger; nil: silent.
 	Logger *slog.Logger
 }
 
-// Peers says how this gateway and the others reach each other: with the configuration of each
-// part, without what the node fills in itself.
+// Peers is how this gateway and the others reach each other. It holds the configuration of each part;
+// the node fills in the fields that are not named here.
 type Peers struct {
 	// Links have Listen, Advertise and TLS.
 	Links Links
@@ -76,16 +76,16 @@ type Links = transport.Config
 // Gossip is the configuration of gossip.
 type Gossip = serfring.Config
 
-// Pool of a Node. Those that share a name over all gateways share k slots.
+// Pool is a pool of a Node. Pools of the same name at all gateways share k slots.
 type Pool struct {
 	proxy.Pool
-	// K, Binding, Reclaim and Rate are what a new pool starts with; a pool that the cluster
-	// knows keeps what was agreed on.
+	// K, Binding, Reclaim and Rate are the values of a new pool; a pool that the cluster knows
+	// keeps the agreed values.
 	K       int
 	Binding admission.Binding
 	Reclaim admission.Reclaim
 	Rate    Rate
-	// Limits are this gateway's own.
+	// Limits apply to this gateway only.
 	Limits Limits
 }
 
@@ -112,7 +112,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// capacities are the k of each pool's configuration.
+// capacities returns the configured k of each pool, by name.
 func (c Config) capacities() map[string]int {
 	out := make(map[string]int, len(c.Pools))
 	for _, p := range c.Pools {
@@ -121,7 +121,7 @@ func (c Config) capacities() map[string]int {
 	return out
 }
 
-// limits of the pools, by name.
+// limits returns the limits of the pools, by name.
 func (c Config) limits() map[string]Limits {
 	out := make(map[string]Limits, len(c.Pools))
 	for _, p := range c.Pools {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSameK: to set k to what it is begins no epoch.
+// TestSameK: to set k to its present value begins no epoch.
 func TestSameK(t *testing.T) {
 	n := start(t, alone(t))
 	before := n.peers.cluster.View()
@@ -27,8 +27,7 @@ func TestSameK(t *testing.T) {
 	}
 }
 
-// TestUnknownPool: whoever asks for a ticket of a pool that is not there reads which
-// there are.
+// TestUnknownPool: the error for a ticket of an unknown pool names the pools.
 func TestUnknownPool(t *testing.T) {
 	cfg := alone(t)
 	second := cfg.Pools[0]

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// logDisk logs that the disk of data_dir is nearly full, when it has become so.
+// logDisk logs when the disk of data_dir becomes nearly full.
 func (r *report) logDisk(was *bool) {
 	texts := r.disk()
 	if now := len(texts) > 0; now != *was {
@@ -15,10 +15,10 @@ func (r *report) logDisk(was *bool) {
 	}
 }
 
-// little is the share of its disk below which data_dir has too little left, as in the alert.
+// little is the free share of data_dir's disk below which the disk is nearly full, as in the alert.
 const little = 0.05
 
-// disk says that the disk of data_dir is nearly full.
+// disk returns a trouble if the disk of data_dir is nearly full.
 func (r *report) disk() []string {
 	size, free, ok := diskSpace(r.cfg.DataDir)
 	if !ok || float64(free) >= little*float64(size) {

@@ -2,5 +2,5 @@
 
 package node
 
-// diskSpace is not known here.
+// diskSpace returns false: the space is not known on this system.
 func diskSpace(string) (size, free uint64, ok bool) { return 0, 0, false }

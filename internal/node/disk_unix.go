@@ -4,8 +4,8 @@ package node
 
 import "syscall"
 
-// diskSpace returns the size of the disk that a directory is on, and what is free of it for
-// this process; not ok: it is not known.
+// diskSpace returns the size of the disk of a directory, and how much of it is free for this process,
+// in bytes; not ok: not known.
 func diskSpace(dir string) (size, free uint64, ok bool) {
 	var s syscall.Statfs_t
 	if dir == "" || syscall.Statfs(dir, &s) != nil {

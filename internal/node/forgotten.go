@@ -7,15 +7,14 @@ import (
 	"github.com/kgate/kgate/internal/gateway"
 )
 
-// forgotten tells of slots that the program holds for longer than their pool allows. Requests of
-// the proxy and of Middleware are broken off then; of the program's own code one can only speak.
+// forgotten logs slots that the program holds for longer than their pool allows. Requests of the proxy
+// and of Middleware are broken off then; a slot of the program's own code can only be reported.
 type forgotten struct {
 	log  *slog.Logger
 	told map[string]map[string]bool // by pool, and the slot's name
 }
 
-// look tells of those of a pool that are held for longer than that, once each; 0: there is no
-// bound.
+// look logs the slots of a pool that have been held for longer than longest, once each; 0: no bound.
 func (f *forgotten) look(g *gateway.Gateway, pool string, longest time.Duration) {
 	if longest <= 0 {
 		return

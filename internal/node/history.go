@@ -8,8 +8,8 @@ import (
 	"github.com/kgate/kgate/internal/admin"
 )
 
-// history keeps what has happened to the cluster, for operators who look at the status
-// page. It is safe for concurrent use; the zero value is empty.
+// history keeps the latest events of the cluster for the status page. It is safe for concurrent use;
+// the zero value is empty.
 type history struct {
 	mu     sync.Mutex
 	events []admin.Event

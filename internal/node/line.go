@@ -43,7 +43,7 @@ func (r *report) Cancel(id string) error {
 	return nil
 }
 
-// entries is a line as the admin API shows it.
+// entries returns a line as the admin API shows it.
 func (r *report) entries(line gateway.Line) admin.Entries {
 	shown := func(of []gateway.LineEntry) []admin.Entry {
 		out := make([]admin.Entry, len(of))

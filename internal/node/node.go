@@ -45,10 +45,10 @@ type Node struct {
 	undo   []func() error // what start has opened, in order
 }
 
-// Start starts a gateway. When it returns, the gateway's handler refuses what it may
-// not admit yet; Ready tells when it takes part. The end of ctx breaks Start
-// off, and means nothing afterwards. The caller ends the gateway with Drain,
-// LeaveCluster and Close, or with Close alone. Nothing stays open if Start fails.
+// Start starts a gateway. When Start returns, the gateway's handler refuses requests that it may not
+// admit yet; Ready tells when the gateway takes part. The end of ctx breaks Start off, and means
+// nothing afterwards. The caller ends the gateway with Drain, LeaveCluster and Close, or with Close
+// alone. Nothing stays open if Start fails.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{}), agreed: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -152,8 +152,8 @@ func (n *Node) startDataPlane() error {
 	return nil
 }
 
-// agree has the cluster agree on the pools of the configuration, and logs when the
-// gateway is ready for the first time.
+// agree has the cluster agree on the configured pools, and logs when the gateway is ready for the
+// first time.
 func (n *Node) agree() {
 	if err := n.pools.define(n.ctx, n.cfg.Pools); err != nil {
 		n.failed <- err
@@ -190,7 +190,8 @@ func (n *Node) Ready() (ready bool, reason string) {
 	return true, ""
 }
 
-// AwaitReady waits until Ready, or until ctx ends; then it returns why not.
+// AwaitReady waits until the gateway is ready and returns "", or until ctx ends and returns why it is
+// not.
 func (n *Node) AwaitReady(ctx context.Context) (missing string) {
 	agreed := n.agreed
 	for {
@@ -205,36 +206,37 @@ func (n *Node) AwaitReady(ctx context.Context) (missing string) {
 		case <-agreed:
 			agreed = nil
 		case <-ctx.Done():
-			_, missing = n.Ready() // what is missing may be known better by now
+			_, missing = n.Ready() // the reason may be more exact by now
 			return missing
 		}
 	}
 }
 
-// Failed tells why the gateway cannot go on.
+// Failed delivers the error because of which the gateway cannot go on.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-// LeaveRequested is closed when an operator has asked for the end of this gateway.
+// LeaveRequested returns a channel that is closed when an operator asks this gateway to leave.
 func (n *Node) LeaveRequested() <-chan struct{} { return n.leave }
 
 func (n *Node) askToLeave() { n.leaveOnce.Do(func() { close(n.leave) }) }
 
-// Handler serves clients.
+// Handler returns the handler for clients.
 func (n *Node) Handler() *proxy.Handler { return n.data.handler }
 
-// Admin serves operators: the status page, the API and the metrics.
+// Admin returns the handler for operators: the status page, the API and the metrics.
 func (n *Node) Admin() http.Handler { return n.admin }
 
-// PeerAddr is where the gateway listens for others, who can join there.
+// PeerAddr returns the address at which the gateway listens for other gateways, which can join there.
 func (n *Node) PeerAddr() net.Addr { return n.peers.links.Addr() }
 
-// Status of the named pool at this gateway.
+// Status returns the state of the named pool at this gateway.
 func (n *Node) Status(pool string) gateway.PoolStatus { return n.pools.gateway.Status(pool) }
 
-// lookEvery is how often a gateway notes what has no event of its own.
+// lookEvery is the interval of sample.
 const lookEvery = time.Second
 
-// sample notes every second what has no event to be counted by, until ctx ends.
+// sample polls every second, until ctx ends, for changes that have no event: of the leader, the disk,
+// the upstreams, the oldest waiting requests and the slots held too long.
 func (n *Node) sample(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -257,7 +259,7 @@ func (n *Node) sample(ctx context.Context) {
 				n.cfg.Metrics.LeaderChanged()
 				n.peers.history.add("", now+" leads, after "+leader)
 			}
-			if now != n.cfg.Name { // which logs that it leads
+			if now != n.cfg.Name { // the leader itself logs that it leads
 				n.cfg.Logger.Info("leader changed", slog.String("old", leader), slog.String("new", now))
 			}
 			leader = now

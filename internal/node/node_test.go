@@ -15,13 +15,12 @@ import (
 	"github.com/kgate/kgate/proxy"
 )
 
-// A probe of memberlist that has no answer yet outlives its Shutdown by the rest of the
-// probe's interval.
+// An unanswered probe of memberlist outlives its Shutdown by the rest of the probe's interval.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe"))
 }
 
-// alone returns the configuration of a gateway alone, with one pool of one slot.
+// alone returns the configuration of a single gateway with one pool of one slot.
 func alone(t *testing.T) Config {
 	t.Helper()
 	upstream := httptest.NewServer(http.NotFoundHandler())
@@ -66,8 +65,8 @@ func start(t *testing.T, cfg Config) *Node {
 	}
 }
 
-// TestHoldFits: where a lost gateway's slots come back after hold.max, nobody may
-// have a longer one.
+// TestHoldFits: if a lost gateway's slots come back after hold.max, no gateway may have a longer
+// hold.max.
 func TestHoldFits(t *testing.T) {
 	cfg := alone(t)
 	cfg.Pools[0].Reclaim, cfg.Pools[0].HoldMax = admission.ReclaimHold, time.Minute
@@ -84,8 +83,8 @@ func TestHoldFits(t *testing.T) {
 	}
 }
 
-// TestAgreedOnOtherValues: each value of a pool that the cluster does not apply as
-// configured is in the log.
+// TestAgreedOnOtherValues: the log names each configured value of a pool that differs from the agreed
+// value.
 func TestAgreedOnOtherValues(t *testing.T) {
 	cfg := alone(t)
 	cfg.Pools[0].Reclaim, cfg.Pools[0].HoldMax = admission.ReclaimHold, time.Minute

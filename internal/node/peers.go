@@ -19,8 +19,8 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// peers is this gateway's part in the cluster: links to the others, gossip about who
-// is there, and the views that all agree on.
+// peers is this gateway's part in the cluster: links to the others, gossip about the members, and the
+// agreed views.
 type peers struct {
 	cfg     Config
 	links   *transport.Transport
@@ -31,7 +31,7 @@ type peers struct {
 	history history
 }
 
-// startLinks opens the peer port. What arrives for pools goes to g.
+// startLinks opens the peer port. Messages for pools go to g.
 func (p *peers) startLinks(g *gateway.Gateway) error {
 	cfg := p.cfg.Peers.Links
 	cfg.Name, cfg.Handler, cfg.Receive = p.cfg.Name, g, g.ReceivePayload
@@ -52,8 +52,8 @@ func (p *peers) startLinks(g *gateway.Gateway) error {
 		g.Datagram(ch, from, data)
 	}
 	cfg.Observer, cfg.Logger = linkObserver{p.cfg.Metrics}, p.cfg.Logger
-	// A silent link is down after half a lease if something depends on it, else
-	// after three quarters. What half a lease does not bring up again is reported.
+	// A silent link is down after half a lease if something depends on it, else after three
+	// quarters. A link that stays down for half a lease is reported.
 	cfg.PingInterval = p.cfg.Peers.Lease / 2
 	var err error
 	if p.links, err = transport.Listen(cfg); err != nil {
@@ -73,8 +73,7 @@ func (p *peers) startGossip(boot string) error {
 	return err
 }
 
-// startCluster joins the cluster, or begins one. Missing are the gateways that g
-// waits for.
+// startCluster joins the cluster, or begins one. g reports the gateways whose reports its pools miss.
 func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gateway) error {
 	cfg := &p.cfg.Peers
 	var err error
@@ -91,7 +90,7 @@ func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gatewa
 // newBoot names an incarnation of this gateway.
 func newBoot() string { return rand.Text() }
 
-// entitled returns the incarnation of this gateway while it has a lease, else 0.
+// entitled returns this gateway's incarnation while it has a lease, else 0.
 func (p *peers) entitled() uint64 {
 	s := p.cluster.Standing()
 	if !s.Valid(time.Now()) {
@@ -100,13 +99,13 @@ func (p *peers) entitled() uint64 {
 	return uint64(s.Node)
 }
 
-// notReady says why this gateway is no member, or has no lease; empty: it has.
+// notReady returns why this gateway is no member, or has no lease; empty: it is, and has one.
 func (p *peers) notReady() string {
 	switch standing := p.cluster.Standing(); {
 	case standing.Node != 0 && !standing.Valid(time.Now()):
 		return "no lease: the leader has not renewed it"
 	case standing.Node == 0:
-		// Gossip comes first: without it nobody lets this gateway in.
+		// Gossip comes first: without it no gateway lets this one in.
 		for _, err := range []error{p.gossip.Problem(), p.cluster.Problem()} {
 			if err != nil {
 				return "not in the cluster: " + err.Error()
@@ -117,7 +116,7 @@ func (p *peers) notReady() string {
 	return ""
 }
 
-// members describes the gateways of a view, and those that are lost.
+// members describes the gateways of a view and the lost gateways.
 func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member {
 	links := make(map[kmutex.Node]transport.LinkStatus)
 	for _, l := range p.links.Links() {
@@ -155,8 +154,8 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 	return out
 }
 
-// lost describes the gateways whose leases may still run, and those that have gone without
-// leaving and that vote, or that gossip still remembers and nobody has taken out.
+// lost describes the gateways whose leases may still run, and the gateways that have gone without
+// leaving and either vote, or are remembered by gossip and have not been taken out.
 func (p *peers) lost(view *membership.View) []admin.Member {
 	gone, takenOut := make(map[string]admin.Member), make(map[string]bool)
 	for _, l := range view.Lost {
@@ -165,7 +164,7 @@ func (p *peers) lost(view *membership.View) []admin.Member {
 		if l.Leased {
 			m.Status = admin.StatusSuspended
 		}
-		gone[l.Name] = m // the last one of this name
+		gone[l.Name] = m // the last incarnation of this name
 		takenOut[l.Name] = l.TakenOut()
 	}
 	failed := make(map[string]bool)
@@ -183,8 +182,8 @@ func (p *peers) lost(view *membership.View) []admin.Member {
 	return out
 }
 
-// tolerates returns how many of the voters may be lost now while the others still
-// agree: those that are reached from here, less a majority.
+// tolerates returns how many voters may be lost now while the others still agree: the voters that are
+// reached from here, less a majority.
 func (p *peers) tolerates(voters []string) int {
 	linked := map[string]bool{p.cfg.Name: true}
 	for _, l := range p.links.Links() {
@@ -203,7 +202,7 @@ func (p *peers) tolerates(voters []string) int {
 	return reached - (len(voters)/2 + 1)
 }
 
-// linkObserver counts what the links do.
+// linkObserver counts the links' events.
 type linkObserver struct{ m *telemetry.Metrics }
 
 var _ transport.Observer = linkObserver{}

@@ -25,7 +25,7 @@ type pools struct {
 	servers *servers
 }
 
-// newPools returns pools that are ready for links, and do nothing before start.
+// newPools returns pools that are ready for links and do nothing before start.
 func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) (*pools, error) {
 	g, err := gateway.New(gateway.Config{
 		Suspect: suspect,
@@ -35,13 +35,13 @@ func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) (*pools
 	return &pools{gateway: g, peers: p, log: cfg.Logger, servers: &servers{pools: cfg.Pools, lookUp: proxy.LookUp}}, err
 }
 
-// start follows the cluster. Fleet answers what other gateways ask.
+// start follows the cluster. fleet answers the calls of other gateways.
 func (p *pools) start(fleet http.Handler) {
 	p.gateway.Start(p.peers.links, p.peers.cluster, fleet)
 }
 
-// define proposes pools until the cluster has them, and logs where it has agreed on
-// something else. It returns nil when ctx ends.
+// define proposes pools until the cluster has them, and logs where the agreed values differ. It
+// returns nil when ctx ends.
 func (p *pools) define(ctx context.Context, all []Pool) error {
 	cluster := p.peers.cluster
 	if cluster.Ready(ctx) != nil {
@@ -92,13 +92,13 @@ func (p *Pool) spec() membership.Pool {
 	return spec
 }
 
-// agreesOn reports whether the cluster has what the configuration says.
+// agreesOn reports whether the agreed pool has the configured values.
 func agreesOn(agreed, spec membership.Pool) bool {
 	return agreed.K == spec.K && agreed.Binding == spec.Binding && agreed.Rate == spec.Rate &&
 		agreed.Reclaim == spec.Reclaim && agreed.HoldMax == spec.HoldMax && slices.EqualFunc(agreed.Classes, spec.Classes, sameClass)
 }
 
-// kOfEach shows the k of each upstream.
+// kOfEach returns the k of each upstream.
 func kOfEach(classes []membership.Class) map[string]int {
 	out := make(map[string]int, len(classes))
 	for _, c := range classes {
@@ -109,8 +109,8 @@ func kOfEach(classes []membership.Class) map[string]int {
 
 func sameClass(a, b membership.Class) bool { return a.Upstream == b.Upstream && a.K == b.K }
 
-// holdFits returns an error if requests of a pool could hold their slots for longer
-// than the cluster waits before it gives those of a lost gateway to others.
+// holdFits returns an error if requests of a pool could hold their slots for longer than the cluster
+// waits before it gives a lost gateway's slots to others.
 func (p *pools) holdFits(pool *Pool) error {
 	agreed, ok := p.peers.cluster.View().Pool(pool.Name)
 	if !ok || agreed.Reclaim != admission.ReclaimHold || pool.HoldMax > 0 && pool.HoldMax <= agreed.HoldMax {
@@ -120,7 +120,7 @@ func (p *pools) holdFits(pool *Pool) error {
 		pool.Name, pool.HoldMax, agreed.HoldMax, agreed.HoldMax)
 }
 
-// unknown returns those of the pools that the cluster does not have yet.
+// unknown returns the pools that the cluster does not have yet.
 func (p *pools) unknown(all []Pool) []Pool {
 	known := make(map[string]bool)
 	for _, s := range p.gateway.Pools() {
@@ -135,7 +135,7 @@ func (p *pools) unknown(all []Pool) []Pool {
 	return out
 }
 
-// forming names an agreed pool that cannot grant a request here yet; "" if all can.
+// forming returns the name of an agreed pool that cannot grant a request here yet; "" if all can.
 func (p *pools) forming() string {
 	begun := make(map[string]bool)
 	for _, s := range p.gateway.Pools() {
@@ -157,7 +157,7 @@ func (p *pools) inFlight() int {
 	return total
 }
 
-// poolObservers counts what the pools do.
+// poolObservers makes the pools' observers.
 type poolObservers struct{ m *telemetry.Metrics }
 
 var _ gateway.Observer = poolObservers{}
@@ -172,8 +172,8 @@ func (o poolObservers) TicketsWritten(took time.Duration) {
 	o.m.DiskWrite(telemetry.DiskTickets, took)
 }
 
-// poolObserver counts what the machine and the gateway do. The pool's metrics do most of
-// that themselves.
+// poolObserver counts the events of a pool's machine and gateway. The embedded metrics implement most
+// methods.
 type poolObserver struct {
 	*telemetry.Pool
 	all *telemetry.Metrics

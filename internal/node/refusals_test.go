@@ -14,8 +14,8 @@ import (
 	"github.com/kgate/kgate/proxy"
 )
 
-// TestRefusalLog: of each kind of refusal the first in a minute has a line, the others
-// are in the minute's summary; what is no refusal has neither.
+// TestRefusalLog: the first refusal of each kind in a minute has a line, the others are in the
+// minute's summary; other outcomes have neither.
 func TestRefusalLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
@@ -69,7 +69,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// take empties the buffer and returns what was in it.
+// take empties the buffer and returns its content.
 func (b *lockedBuffer) take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

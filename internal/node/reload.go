@@ -19,9 +19,9 @@ func (n *Node) check(cfg Config) (proxy.Config, error) {
 	return clients, err
 }
 
-// Reload applies the Pools and Proxy of cfg to requests that come from now on.
-// Those that wait keep their places, those in flight their connections. The rest of
-// cfg does not count. On an error nothing has changed.
+// Reload applies the Pools and Proxy of cfg to requests that come from now on. Waiting requests keep
+// their places, requests in flight their connections. The rest of cfg does not count. On an error
+// nothing has changed.
 func (n *Node) Reload(cfg Config) error {
 	n.reload.Lock()
 	defer n.reload.Unlock()
@@ -50,6 +50,6 @@ func (n *Node) Reload(cfg Config) error {
 	return nil
 }
 
-// SetPeerTLS has connections that begin from now on use other certificates, and ends those that
-// are no longer good. On an error nothing has changed.
+// SetPeerTLS sets the certificates of new connections, and ends connections that they no longer allow.
+// On an error nothing has changed.
 func (n *Node) SetPeerTLS(cfg *tls.Config) error { return n.peers.links.SetTLS(cfg) }

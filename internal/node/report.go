@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// report is what operators, other gateways and the metrics see of a node.
+// report is a node's state for operators, other gateways and the metrics.
 type report struct {
 	cfg     Config
 	started time.Time
@@ -55,7 +55,7 @@ func (r *report) Report(pool string, entries int) admin.Report {
 	return out
 }
 
-// status is this gateway's own.
+// status returns this gateway's own status.
 func (r *report) status() admin.Status {
 	ready, reason := r.ready()
 	s := admin.Status{Version: r.cfg.Version, Gateway: admin.Gateway{
@@ -83,7 +83,7 @@ func (r *report) status() admin.Status {
 	return s
 }
 
-// configure takes over what reports need of a configuration.
+// configure takes over the values of a configuration that reports need.
 func (r *report) configure(cfg Config) {
 	k := cfg.capacities()
 	r.capacities.Store(&k)
@@ -97,7 +97,7 @@ func (r *report) configure(cfg Config) {
 // holdMax returns how long a pool's slots may be held; 0: there is no limit.
 func (r *report) holdMax(pool string) time.Duration { return (*r.longest.Load())[pool] }
 
-// unlike names the pools whose k is another one than this gateway's configuration says.
+// unlike names the pools whose k differs from this gateway's configuration.
 func (r *report) unlike(pools []admin.Pool) []string {
 	var out []string
 	for _, p := range pools {
@@ -202,11 +202,10 @@ func (r *report) State() telemetry.State {
 	return out
 }
 
-// batonsPerEpoch makes the numbers of batons grow over epochs, too. They stay exact as
-// floats.
+// batonsPerEpoch makes the batons' numbers grow over epochs, too. They stay exact as floats.
 const batonsPerEpoch = 10_000_000_000
 
-// agreement adds what is known of the leader, the voters and the links.
+// agreement adds the leader, the voters and the links.
 func (r *report) agreement(out *telemetry.State) {
 	leader, _ := r.peers.cluster.Leader()
 	out.Leader, out.Differs = leader == r.cfg.Name, r.peers.cluster.Differs()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BeginDrain refuses the requests that wait, and from now on those that would have to, unless
-// the configuration has them served. Answers end their connections.
+// BeginDrain refuses waiting requests, and from now on requests that would have to wait, unless the
+// configuration has them served. Answers end their connections.
 func (n *Node) BeginDrain() {
 	if !n.leaving.Swap(true) {
 		n.cfg.Logger.Info("draining", slog.Int("in_flight", n.pools.inFlight()))
@@ -19,9 +19,9 @@ func (n *Node) BeginDrain() {
 	}
 }
 
-// Drain takes the gateway out of service: new requests are refused, and so are those
-// that wait, unless the configuration has them served. It returns when none is in
-// flight, or with ctx's error. The gateway stays in the cluster.
+// Drain takes the gateway out of service: it refuses new requests, and waiting requests unless the
+// configuration has them served. It returns when no request is in flight, or with ctx's error. The
+// gateway stays in the cluster.
 func (n *Node) Drain(ctx context.Context) error {
 	n.BeginDrain()
 	return n.drain(ctx)
@@ -37,7 +37,7 @@ func (n *Node) drain(ctx context.Context) error {
 	return err
 }
 
-// drainOnly begins to drain; who watches a ticket goes on.
+// drainOnly begins to drain; clients that watch tickets go on.
 func (n *Node) drainOnly() {
 	if n.leaving.Swap(true) {
 		return
@@ -50,10 +50,10 @@ func (n *Node) drainOnly() {
 	})
 }
 
-// LeaveCluster leaves the cluster in order, after Drain: it aborts what is still in
-// flight, and the others form the line without this gateway. A gateway that leaves in
-// order gives its slots back, so one whose requests do not end does not: the others
-// wait for the end of its lease. Close comes next.
+// LeaveCluster leaves the cluster in order, after Drain: it aborts requests in flight, and the others
+// form the line without this gateway. A gateway that leaves in order gives its slots back. So it does
+// not leave in order if its requests do not end: the others wait for the end of its lease. Close comes
+// next.
 func (n *Node) LeaveCluster() {
 	log := n.cfg.Logger
 	if !n.brokenOff() {
@@ -78,7 +78,7 @@ func (n *Node) LeaveCluster() {
 	}
 }
 
-// brokenOff ends what is in flight and reports whether that has worked.
+// brokenOff aborts requests in flight and reports whether all have ended.
 func (n *Node) brokenOff() bool {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

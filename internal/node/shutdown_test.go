@@ -13,8 +13,8 @@ type lossFunc func()
 
 func (f lossFunc) LoseSlot() { f() }
 
-// A gateway whose requests do not end in time breaks them off, and leaves the cluster
-// in order only when none is left.
+// A gateway whose requests do not end in time breaks them off, and leaves the cluster in order only
+// when none is left.
 func TestLeavingGivesNothingBackTooEarly(t *testing.T) {
 	for name, ends := range map[string]bool{"broken off in time": true, "never ends": false} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestLeavingGivesNothingBackTooEarly(t *testing.T) {
 	}
 }
 
-// TestDrained: tickets stay and do not count, requests that are to be served do.
+// TestDrained: tickets stay and do not count; requests that are to be served count.
 func TestDrained(t *testing.T) {
 	cfg := alone(t)
 	cfg.ServeWaiting, cfg.Pools[0].K = true, 2

@@ -14,8 +14,8 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// Slot of a pool that was acquired by the program itself, counted as a request is. The zero
-// value is for AcquireInto and RedeemInto.
+// Slot is a slot of a pool that the program itself acquired, counted like a request's. The zero value
+// is for AcquireInto and RedeemInto.
 type Slot struct {
 	admission.Slot              // own, or a ticket's
 	own            gateway.Slot // of Acquire
@@ -49,26 +49,26 @@ func (n *Node) RedeemInto(ctx context.Context, s *Slot, pool, id string, holder 
 	return nil
 }
 
-// admitted counts a request that has its slot.
+// admitted counts the admission of a request.
 func (n *Node) admitted(s *Slot, slot admission.Slot, pool string, granted time.Time) {
 	s.Slot, s.granted, s.metrics = slot, granted, n.cfg.Metrics.Pool(pool)
 	s.metrics.Wait(admission.OutcomeAdmitted, s.Wait, "")
 }
 
-// refused counts a request that has no slot, and returns why.
+// refused counts a request without a slot, and returns why it has none.
 func (n *Node) refused(ctx context.Context, pool string, arrived time.Time, err error) error {
 	rec := proxy.Record{Pool: pool, Outcome: outcomeOf(ctx, err)}
-	if !arrived.IsZero() { // it came as far as the line
+	if !arrived.IsZero() { // the request came as far as the line
 		rec.Wait = time.Since(arrived)
 	}
 	requestObserver{n.cfg.Metrics, n.data.refusals}.Done(&rec)
 	return err
 }
 
-// Upstream that the slot is for: see [admission.UpstreamOf].
+// Upstream returns the URL of the upstream that the slot is for: see [admission.UpstreamOf].
 func (s *Slot) Upstream() string { return admission.UpstreamOf(s.Slot) }
 
-// outcomeOf says how a request without a slot ended.
+// outcomeOf returns the outcome of a request without a slot.
 func outcomeOf(ctx context.Context, err error) admission.Outcome {
 	reason := admission.Reason("")
 	switch {
@@ -93,13 +93,13 @@ func (s *Slot) Release() {
 	s.metrics.Outcome(admission.OutcomeAdmitted)
 }
 
-// Position returns the place in a pool's line of a request that came at the given time: see
+// Position returns the place in a pool's line of a request that arrived at the given time: see
 // [gateway.Gateway.Position].
 func (n *Node) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
 	return n.pools.gateway.Position(ctx, pool, arrived)
 }
 
-// Tickets are the slots that are held without a connection.
+// Tickets returns the ticket API's back end.
 func (n *Node) Tickets() admin.Tickets { return n.pools.gateway }
 
 // Middleware admits requests to a pool before next serves them: see
@@ -108,8 +108,7 @@ func (n *Node) Middleware(pool string, next http.Handler) http.Handler {
 	return n.data.handler.Middleware(pool, next)
 }
 
-// Entitled returns the incarnation of this gateway as long as it may have requests in
-// flight, else 0.
+// Entitled returns this gateway's incarnation while it may have requests in flight, else 0.
 func (n *Node) Entitled() uint64 {
 	if n.ctx.Err() != nil { // closed: its lease may go on for a while
 		return 0
@@ -117,21 +116,20 @@ func (n *Node) Entitled() uint64 {
 	return n.peers.entitled()
 }
 
-// BreakOff ends at once whatever waits or holds a slot, without waiting for it.
+// BreakOff ends all waits and slots at once, and does not wait for their requests.
 func (n *Node) BreakOff() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = n.pools.gateway.BreakOff(ended)
 }
 
-// SetK changes a pool's k over the whole cluster, provided that it is was; with was 0,
-// whatever it is.
+// SetK changes a pool's k over the whole cluster from was, or from any value if was is 0.
 func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
 	return n.pools.SetK(ctx, pool, k, was)
 }
 
-// SetUpstreamK changes the k of one upstream of a pool over the whole cluster, provided that it
-// is was; with was 0, whatever it is.
+// SetUpstreamK changes the k of one upstream of a pool over the whole cluster from was, or from any
+// value if was is 0.
 func (n *Node) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
 	return n.pools.SetUpstreamK(ctx, pool, upstream, k, was)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/kgate/kgate/internal/membership"
 )
 
-// logViews logs which gateways come and go, by name, until ctx ends. It begins with
-// the view that this gateway is in: what was agreed before is not logged.
+// logViews logs the gateways that come and go, by name, until ctx ends. It begins with the view that
+// this gateway is in: earlier changes are not logged.
 func (p *peers) logViews(ctx context.Context) {
 	if p.cluster.Ready(ctx) != nil {
 		return
@@ -30,7 +30,7 @@ func (p *peers) logViews(ctx context.Context) {
 	}
 }
 
-// logView logs what is different in a newer view, and keeps it for the status page.
+// logView logs the changes in a newer view, and keeps them for the status page.
 func (h *history) logView(log *slog.Logger, before, now *membership.View) {
 	log = log.With(slog.Uint64("view", now.Number), slog.Int("gateways", len(now.Members)))
 	for _, m := range before.Members {
@@ -45,7 +45,7 @@ func (h *history) logView(log *slog.Logger, before, now *membership.View) {
 		case known && m.Witness && gone.Reason != membership.Stopped:
 			log.Warn("witness lost", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 			h.add("", m.Name+" is lost: "+gone.Reason)
-		case known && gone.Reason != membership.Stopped: // seen late, or it ended its lease itself
+		case known && gone.Reason != membership.Stopped: // seen late, or the gateway ended its lease itself
 			log.Warn("gateway lost: its slots have come back", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 			h.add("", m.Name+" was lost: "+gone.Reason)
 		default:

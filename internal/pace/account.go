@@ -6,18 +6,17 @@ import (
 )
 
 const (
-	// keep is for how long an account saves up what nobody takes.
+	// keep is for how long an account saves up unused bytes.
 	keep = 8 * time.Millisecond
 	// piece is how much of a token's rate a transfer takes at once.
 	piece = 2 * time.Millisecond
-	// least of both, in bytes: smaller reads cost more than they are worth. If a token needs
-	// longer than slow for as much, it is what it gains in that time: otherwise a transfer
-	// would move nothing for seconds, and be taken for one that stands still.
+	// least bounds both from below, in bytes: smaller reads cost more than they are worth. If a
+	// token needs longer than slow to gain as much, its gain in slow is the bound: otherwise a
+	// transfer would move nothing for seconds, and would seem to stand still.
 	least = 4 << 10
 	slow  = 250 * time.Millisecond
-	// Where there is no rate a transfer takes what it moves in about brief, first as much as
-	// first says, and between least and most: a rate that is set meanwhile does not hold for
-	// what has been taken.
+	// Without a rate a transfer takes first bytes, and then what it moves in about brief, between
+	// least and most: bytes that were taken are not subject to a rate that is set afterwards.
 	brief = 20 * time.Millisecond
 	first = 64 << 10
 	most  = 1 << 20
@@ -29,19 +28,18 @@ func burst(each float64) float64 { return max(each*keep.Seconds(), smallest(each
 // chunk returns how many bytes a transfer takes at once.
 func chunk(each float64) float64 { return max(math.Floor(each*piece.Seconds()), smallest(each)) }
 
-// smallest returns the least of both.
+// smallest returns the lower bound of burst and chunk.
 func smallest(each float64) float64 { return max(1, min(least, math.Floor(each*slow.Seconds()))) }
 
-// Burst returns how many bytes more than rate*t all gateways together may move in a time
-// t, in a pool with so many tokens.
+// Burst returns how many bytes beyond rate*t all gateways together may move in a time t, in a pool
+// with this number of tokens.
 func Burst(rate int64, tokens int) int64 {
 	each := float64(rate) / float64(tokens)
 	return int64(math.Ceil(float64(tokens) * (burst(each) + chunk(each))))
 }
 
-// account is what a gateway may still move, of one pool and in one direction. It is not
-// safe for concurrent use. Times are a monotonic clock's, from any origin. In the zero
-// value there is no rate.
+// account holds the bytes that a gateway may still move, of one pool and in one direction. It is not
+// safe for concurrent use. Times are a monotonic clock's, from any origin. The zero value has no rate.
 type account struct {
 	tokens int
 	each   float64 // bytes per second of each token; 0: there is no rate
@@ -50,8 +48,7 @@ type account struct {
 	gained float64 // in all
 }
 
-// Set says that from now on so many tokens are here, each of which carries so many bytes
-// per second; 0: there is no rate.
+// Set sets the number of tokens here and the bytes per second that each carries; 0: there is no rate.
 func (a *account) Set(now time.Duration, tokens int, each float64) {
 	a.advance(now)
 	a.tokens, a.each = tokens, each
@@ -61,7 +58,7 @@ func (a *account) Set(now time.Duration, tokens int, each float64) {
 // Share returns how many bytes per second the account gains; 0 without a rate, too.
 func (a *account) Share() float64 { return float64(a.tokens) * a.each }
 
-// most returns what the account can have.
+// most returns the largest credit of the account.
 func (a *account) most() float64 {
 	if a.each == 0 {
 		return 0
@@ -78,7 +75,7 @@ func (a *account) advance(now time.Duration) {
 	a.at = max(a.at, now)
 }
 
-// ask returns how much is taken at once of what is wanted.
+// ask returns how many of want bytes are taken at once.
 func (a *account) ask(want int) int {
 	if a.each == 0 {
 		return min(want, least) // the rate has just been taken away: Flow.Take asks no account then
@@ -86,7 +83,7 @@ func (a *account) ask(want int) int {
 	return min(want, int(chunk(a.each)))
 }
 
-// Take takes want bytes, or a chunk if that is less; 0: there is not so much.
+// Take takes want bytes, or a chunk if that is less, and returns the number; 0: the credit is too small.
 func (a *account) Take(now time.Duration, want int) int {
 	a.advance(now)
 	n := a.ask(want)
@@ -100,14 +97,13 @@ func (a *account) Take(now time.Duration, want int) int {
 	return n
 }
 
-// Return gives back what was taken and has not been moved.
+// Return gives back n bytes that were taken and not moved.
 func (a *account) Return(now time.Duration, n int) {
 	a.advance(now)
 	a.credit = min(a.credit+float64(n), a.most())
 }
 
-// Wait returns how long it is until Take gives something; negative: for ever, as it
-// stands.
+// Wait returns the time until Take gives something; negative: never, unless Set is called.
 func (a *account) Wait(want int) time.Duration {
 	switch lack := float64(a.ask(want)) - a.credit; {
 	case a.each == 0 || lack <= 0:

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fleet is gateways that share a pool's tokens and move as much as they can, at the worst
-// moments. It notes what was moved, and when.
+// fleet is gateways that share a pool's tokens and move as much as they can, at the worst moments. It
+// notes how much was moved, and when.
 type fleet struct {
 	rate     int64
 	parts    int
@@ -38,7 +38,7 @@ func (f *fleet) move(n int) {
 	f.moved = append(f.moved, move{f.now, n})
 }
 
-// check compares what was moved in any time with the bound.
+// check compares the bytes moved in every interval with the bound.
 func (f *fleet) check(t *rapid.T) {
 	burst := float64(Burst(f.rate, f.parts))
 	for i := range f.moved {
@@ -52,8 +52,8 @@ func (f *fleet) check(t *rapid.T) {
 	}
 }
 
-// TestBound: whatever tokens do, in no time do all gateways together move more than rate*t
-// and the burst.
+// TestBound: for any moves of tokens, in no time t do all gateways together move more than rate*t and
+// the burst.
 func TestBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.IntRange(1, 12).Draw(t, "parts")
@@ -102,8 +102,8 @@ func TestBound(t *testing.T) {
 	})
 }
 
-// TestUsed: who always takes what there is gets the whole share, also when it looks only
-// every few milliseconds.
+// TestUsed: a transfer that takes all it can gets the whole share, also if it takes only every few
+// milliseconds.
 func TestUsed(t *testing.T) {
 	for _, late := range []time.Duration{100 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
 		var a account
@@ -121,7 +121,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// TestWait: after the wait that is told there is something, and not before.
+// TestWait: Take gives something after Wait's time, and not before.
 func TestWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var a account

@@ -12,23 +12,24 @@ import (
 var errStopped = errors.New("pace: the transfer was stopped")
 
 const (
-	// tick is the shortest time between two looks at who waits: they share one timer.
+	// tick is the shortest time between two services of the waiting transfers, which share one
+	// timer.
 	tick = time.Millisecond
 	// shortEvery is how often the share is judged, see [Pacer.OnShort].
 	shortEvery = 200 * time.Millisecond
 )
 
-// Pacer shares an account out to transfers. Its methods are safe for concurrent use. In the
-// zero value there is no rate.
+// Pacer shares an account out to transfers. Its methods are safe for concurrent use. The zero value
+// has no rate.
 type Pacer struct {
 	// OnShort, if it is not nil, is called now and then while the transfers could use more
 	// than the share: they have waited for at least half of the last 200 ms. It is called
 	// on a goroutine of its own and must not be changed once there are transfers.
 	OnShort func()
-	// Valid, if it is not nil, says whether anything may be moved at all. It must be fast.
+	// Valid, if it is not nil, reports whether anything may be moved at all. It must be fast.
 	Valid func() bool
 
-	// Rate is that of the pool, for [Flow.Rate].
+	// Rate is the pool's rate, for [Flow.Rate].
 	Rate atomic.Int64
 
 	paced atomic.Bool  // there is a rate
@@ -37,13 +38,13 @@ type Pacer struct {
 	mu      sync.Mutex
 	account account
 	moved   uint64  // bytes in all
-	virtual float64 // the start of the last one that was served
+	virtual float64 // the start of the last flow that was served
 	waiting waiters
 	timer   *time.Timer
 	dueAt   time.Duration // when the timer fires; 0: it is not set
 	origin  time.Time     // of all times
 
-	since  time.Duration // when somebody began to wait
+	since  time.Duration // when the first of the waiting flows began to wait
 	waited time.Duration // since judged
 	judged time.Duration
 }
@@ -56,8 +57,8 @@ func (p *Pacer) clock() time.Duration {
 	return time.Since(p.origin)
 }
 
-// Set says that from now on so many tokens are here, each of which carries so many bytes
-// per second; 0: there is no rate. When it returns, the new share holds.
+// Set sets the number of tokens here and the bytes per second that each carries; 0: there is no rate.
+// When it returns, the new share holds.
 func (p *Pacer) Set(tokens int, each float64) {
 	if each == 0 && !p.paced.Load() {
 		return
@@ -69,18 +70,18 @@ func (p *Pacer) Set(tokens int, each float64) {
 	p.serve()
 }
 
-// Totals are what a pacer has seen.
+// Totals are a pacer's counts.
 type Totals struct {
 	// Share in bytes per second, now.
 	Share float64
-	// Gained is what the shares have amounted to, Moved what was taken of them, in bytes.
+	// Gained is how many bytes the share has allowed so far, Moved how many were taken.
 	Gained float64
 	Moved  uint64
-	// Transfers that there are now.
+	// Transfers counts the present transfers.
 	Transfers int
 }
 
-// Totals returns what the pacer has seen.
+// Totals returns the pacer's counts.
 func (p *Pacer) Totals() Totals {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,14 +93,14 @@ func (p *Pacer) Totals() Totals {
 // A nil Flow has no rate.
 type Flow struct {
 	pacer *Pacer
-	// finish is where it stands among the others: those that have had less come first.
+	// finish orders the waiting flows: a flow that has had less comes first.
 	finish  float64
 	waiter  waiter
-	paid    bool // what was taken last was taken of an account
+	paid    bool // the last bytes were taken from an account
 	stopped atomic.Bool
 
-	// Where there is no rate: what is taken at once, and of the last time when that was and
-	// whether some came back.
+	// Without a rate: the bytes taken at once, when they were taken last, and whether some of them
+	// came back.
 	piece  int
 	taken  time.Time
 	unused bool
@@ -128,7 +129,7 @@ func (f *Flow) Stop() {
 	p := f.pacer
 	p.flows.Add(-1)
 	if !p.paced.Load() {
-		return // who waited when the rate was taken away has been served
+		return // flows that waited when the rate was taken away have been served
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +174,7 @@ func (f *Flow) Take(ctx Done, want int) (int, error) {
 		p.mu.Lock()
 		p.leave(w)
 		p.mu.Unlock()
-		n = <-got // it may have been served meanwhile
+		n = <-got // the flow may have been served meanwhile
 	}
 	if n == 0 {
 		return 0, errStopped
@@ -181,7 +182,7 @@ func (f *Flow) Take(ctx Done, want int) (int, error) {
 	return n, nil
 }
 
-// unpaced takes where there is no rate.
+// unpaced is Take without a rate.
 func (f *Flow) unpaced(want int) int {
 	now := time.Now()
 	switch took := now.Sub(f.taken); {
@@ -196,7 +197,7 @@ func (f *Flow) unpaced(want int) int {
 	return min(want, f.piece)
 }
 
-// Return gives back n bytes that were taken and have not been moved.
+// Return gives back n bytes that were taken and not moved.
 func (f *Flow) Return(n int) {
 	if f == nil || n <= 0 {
 		return
@@ -214,11 +215,11 @@ func (f *Flow) Return(n int) {
 	p.serve()
 }
 
-// lag is how many chunks a transfer may be behind the others and still make up for it: it
-// does not wait all the time, also when it could use more.
+// lag is how many chunks a transfer may be behind the others and still make up for: even a transfer
+// that could use more does not wait all the time.
 const lag = 16
 
-// startOf returns the place of a flow among those that wait. The caller holds the lock.
+// startOf returns the place of a flow among the waiting ones. The caller holds the lock.
 func (p *Pacer) startOf(f *Flow) float64 { return max(p.virtual-lag*chunk(p.account.each), f.finish) }
 
 // served notes that the flow got n bytes. The caller holds the lock.
@@ -236,7 +237,7 @@ func (p *Pacer) take(want int) int {
 	return p.account.Take(p.clock(), want)
 }
 
-// enter adds w to those that wait. The caller holds the lock.
+// enter adds w to the waiting flows. The caller holds the lock.
 func (p *Pacer) enter(w *waiter) {
 	if len(p.waiting) == 0 {
 		p.since = p.clock()
@@ -244,7 +245,7 @@ func (p *Pacer) enter(w *waiter) {
 	heap.Push(&p.waiting, w)
 }
 
-// leave takes w out, with nothing, if it waits. The caller holds the lock.
+// leave ends w's wait without bytes, if it waits. The caller holds the lock.
 func (p *Pacer) leave(w *waiter) {
 	if w.got == nil {
 		return
@@ -253,7 +254,7 @@ func (p *Pacer) leave(w *waiter) {
 	p.left(w, 0)
 }
 
-// left ends w's wait. The caller holds the lock.
+// left ends w's wait with n bytes. The caller holds the lock.
 func (p *Pacer) left(w *waiter, n int) {
 	w.got <- n
 	w.got = nil
@@ -262,8 +263,8 @@ func (p *Pacer) left(w *waiter, n int) {
 	}
 }
 
-// serve gives those that wait what there is, and sees to it that it is called again while
-// somebody waits. The caller holds the lock.
+// serve gives the waiting flows the account's credit, and sets the timer for the next call while any
+// still waits. The caller holds the lock.
 func (p *Pacer) serve() {
 	for len(p.waiting) > 0 {
 		w := p.waiting[0]
@@ -332,7 +333,7 @@ type waiter struct {
 	index int
 }
 
-// waiters is a heap: first is who has had the least.
+// waiters is a heap: the flow that has had the least is first.
 type waiters []*waiter
 
 func (w waiters) Len() int           { return len(w) }

@@ -35,8 +35,8 @@ func draw(ctx context.Context, f *Flow, pause time.Duration) *atomic.Int64 {
 	return got
 }
 
-// TestRateIsSetMeanwhile: where there was no rate, one that is set holds at once but for
-// what a transfer moves in a few milliseconds.
+// TestRateIsSetMeanwhile: a new rate holds at once, except for the bytes that a transfer moves in a
+// few milliseconds.
 func TestRateIsSetMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pacer
@@ -76,7 +76,7 @@ func TestRateIsSetMeanwhile(t *testing.T) {
 	})
 }
 
-// TestUnpacedGrows: without a rate, a transfer that is fast takes more and more at once.
+// TestUnpacedGrows: without a rate, a fast transfer takes more and more at once.
 func TestUnpacedGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(Pacer).Join()
@@ -97,8 +97,7 @@ func TestUnpacedGrows(t *testing.T) {
 	})
 }
 
-// TestFair: transfers get equal parts. One that is slow takes what it can, and the others
-// have the rest.
+// TestFair: transfers get equal parts. A slow transfer takes what it can, and the others get the rest.
 func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pacer
@@ -130,7 +129,7 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestLatecomer: a transfer that begins later gets no more than its part for what it has missed.
+// TestLatecomer: a transfer that begins later gets only its part, and nothing for the time before.
 func TestLatecomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pacer
@@ -152,8 +151,8 @@ func TestLatecomer(t *testing.T) {
 	})
 }
 
-// TestSooner: a transfer that waits for a small share has its part of a larger one as soon
-// as that holds.
+// TestSooner: a transfer that waits for a small share gets its part of a larger share as soon as the
+// larger one is set.
 func TestSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tokens := range []int{0, 1} {
@@ -206,7 +205,7 @@ func TestSmall(t *testing.T) {
 	})
 }
 
-// TestOrder: of those that wait, who has had the least is next.
+// TestOrder: the waiting transfer that has had the least is next.
 func TestOrder(t *testing.T) {
 	var p Pacer
 	p.Set(0, 1<<20)
@@ -284,7 +283,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestNil: what has no pace is not held up.
+// TestNil: a nil Flow does not wait.
 func TestNil(t *testing.T) {
 	var f *Flow
 	if n, err := f.Take(nil, 1<<30); n != 1<<30 || err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/kgate/kgate/internal/httplist"
 )
 
-// acceptsJSON reports whether JSON is acceptable and text not preferred. A
-// browser names text/html first and everything else last: it gets the line.
+// acceptsJSON reports whether the client accepts JSON and does not prefer text. A browser, which names
+// text/html first and everything else last, gets the line.
 func acceptsJSON(accept []string) bool {
 	if len(accept) == 0 {
 		return true
@@ -36,8 +36,8 @@ func acceptsJSON(accept []string) bool {
 	return jsonQ.q > 0 && jsonQ.q >= textQ.q
 }
 
-// Wants reports whether, by the lines of Accept, a body of this type may take the place of the line
-// of text that Write would answer with. HTML has to be asked for by name.
+// Wants reports whether, by the lines of Accept, a body of this type may replace Write's line of text.
+// HTML must be named.
 func Wants(accept []string, mediaType string) bool {
 	return !acceptsJSON(accept) && (mediaType != "text/html" || AcceptsHTML(accept))
 }
@@ -75,8 +75,8 @@ func weight(params []string) float64 {
 	return 1
 }
 
-// AcceptsHTML reports whether HTML is asked for by name, as browsers do for a page that
-// somebody wants to see, and nothing that programs read is preferred.
+// AcceptsHTML reports whether the client names HTML, as browsers do for a page to show, and prefers no
+// type for programs.
 func AcceptsHTML(accept []string) bool {
 	var html, json quality
 	for item := range httplist.Elements(accept) {

@@ -1,6 +1,5 @@
-// Package problems writes the errors that a gateway answers with, as problem
-// documents (RFC 9457) or as one line of text. It is the only writer of either, for
-// the client address and for the admin address.
+// Package problems writes a gateway's error answers, as problem documents (RFC 9457) or as one line of
+// text, on the client address and the admin address.
 package problems
 
 import (
@@ -11,8 +10,8 @@ import (
 	"strings"
 )
 
-// TypeBase is where the type of every problem begins: a page with a section for
-// each. A document whose type begins so was written by a gateway.
+// TypeBase is the beginning of every problem's type: a page with a section for each. A document whose
+// type begins with it was written by a gateway.
 const TypeBase = "https://github.com/kgate/kgate/blob/main/docs/problems.md#"
 
 // Details of a problem. Its keys in JSON are a public interface.
@@ -29,7 +28,7 @@ type Details struct {
 	// Reason is one of the gateway's words: why a request was refused, or how a
 	// ticket ended.
 	Reason string `json:"reason,omitempty"`
-	// Position in the line when the request came, from 1; 0: it did not wait.
+	// Position is the place in the line when the request came, from 1; 0: it did not wait.
 	Position int `json:"position,omitempty"`
 	// RetryAfter is in seconds; 0: nothing is said.
 	RetryAfter int `json:"retry_after,omitempty"`
@@ -73,8 +72,8 @@ func (d *Details) complete() {
 	}
 }
 
-// Write answers a request with d: as problem+json if it accepts JSON and does not prefer
-// text, by the lines of its Accept, else as one line of text.
+// Write answers a request with d: as problem+json if, by the lines of its Accept, the request accepts
+// JSON and does not prefer text; else as one line of text.
 func Write(w http.ResponseWriter, accept []string, d Details) {
 	if acceptsJSON(accept) {
 		WriteJSON(w, d)
@@ -99,7 +98,7 @@ func WriteLine(w http.ResponseWriter, status int, line string) {
 	WriteBody(w, status, "text/plain; charset=utf-8", []byte(strings.Join(strings.Fields(line), " ")+"\n"))
 }
 
-// WriteBody answers with a body that is about this request alone.
+// WriteBody answers with a body that must not be cached.
 func WriteBody(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -107,5 +106,5 @@ func WriteBody(w http.ResponseWriter, status int, contentType string, body []byt
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+	_, _ = w.Write(body) // an error means that the client is gone
 }

@@ -63,7 +63,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestPage: the page that types lead to has a section for each.
+// TestPage: the page of TypeBase has a section for each type.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/problems.md")
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package socket lets HTTP go over Unix sockets: addresses such as
-// unix:/run/kgate/admin.sock, where host:port or an URL may stand, too. Who may open
-// the socket's file may say what the admin address takes.
+// Package socket carries HTTP over Unix sockets, with addresses such as unix:/run/kgate/admin.sock in
+// the place of host:port or a URL. The permissions of the socket's file guard the admin address.
 package socket
 
 import (
@@ -23,7 +22,7 @@ const (
 	suffix = ".kgate.socket"
 )
 
-// Path returns the path of a socket's address, and whether addr is one.
+// Path returns the path of a socket's address, and whether addr is such an address.
 func Path(addr string) (path string, ok bool) { return strings.CutPrefix(addr, scheme) }
 
 // Check returns what is wrong with a socket's path.
@@ -38,8 +37,8 @@ func Check(path string) error {
 	return nil
 }
 
-// Listen listens on a socket that the owner and the group of this process may open.
-// A file that an earlier process has left there is removed.
+// Listen listens on a socket that the owner and the group of this process may open. It removes a
+// socket that an earlier process has left.
 func Listen(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		conn, err := net.Dial("unix", path)
@@ -62,8 +61,8 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// ParseURL parses the base URL of a gateway, or the address of a socket, for which it
-// returns one that only [Transport] knows.
+// ParseURL parses the base URL of a gateway, or the address of a socket; for a socket it returns a URL
+// that only [Transport] knows.
 func ParseURL(text string) (*url.URL, error) {
 	path, ok := Path(text)
 	if !ok {
@@ -79,8 +78,8 @@ func ParseURL(text string) (*url.URL, error) {
 	return &url.URL{Scheme: "http", Host: fmt.Sprintf("%x%s", path, suffix)}, nil
 }
 
-// Transport returns a transport that goes to sockets, too, for the URLs of ParseURL.
-// The caller may change it before it is used.
+// Transport returns a transport for the URLs of ParseURL, sockets included. The caller may change it
+// before its first use.
 func Transport() *http.Transport {
 	var d net.Dialer
 	return &http.Transport{
@@ -104,7 +103,7 @@ func Transport() *http.Transport {
 	}
 }
 
-// Name returns how an URL of ParseURL is shown to people.
+// Name formats a URL of ParseURL for people.
 func Name(u *url.URL) string {
 	name, isSocket := strings.CutSuffix(u.Host, suffix)
 	var path []byte

@@ -45,8 +45,8 @@ type Scope struct {
 	States int
 }
 
-// Explore visits all states and returns how many there are. The error tells the
-// schedule that leads to what is wrong.
+// Explore visits all states and returns their number. The error tells the schedule that leads to the
+// fault.
 func Explore(s Scope) (states int, err error) {
 	if s.Members == 0 {
 		s.Members = s.Nodes

@@ -17,7 +17,7 @@ type world struct {
 	clients  []client
 	flight   map[[2]int][]any
 	timers   []timer
-	downs    [][2]int // who has still to be told, and of whose crash
+	downs    [][2]int // nodes that have still to be told, and the node that has crashed
 	last     protocol.Request
 	path     []action
 
@@ -232,7 +232,7 @@ func (w *world) moved(node int) {
 	}
 }
 
-// gone takes away what a node had, and what is on its way to it.
+// gone takes away a node's state and the messages on their way to it.
 func (w *world) gone(node int, l life) {
 	w.clients[node] = client{life: l, asked: w.clients[node].asked}
 	protocol.Forget(w.protocol, node)

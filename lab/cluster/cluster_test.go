@@ -130,7 +130,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A gateway that leaves loses nothing, and one that joins serves.
+// A gateway that leaves loses nothing, and a gateway that joins serves.
 func TestLeaveAndJoin(t *testing.T) {
 	c := start(t, false)
 	c.Leave(2)
@@ -162,9 +162,9 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// One of three is lost for longer than it counts as away, and then another: the leader, or the
-// one that follows. When the first is back, it and the third go on: within a lease and a second, and
-// with the tokens that the second one had when its lease is over, as the next leader counts it.
+// One of three gateways is lost for longer than it counts as away, and then another: the leader or the
+// follower. When the first is back, it and the third go on: within a lease and a second, and with the
+// tokens of the second when its lease is over, as the next leader counts it.
 func TestTwoOfThreeAreEnough(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, second := range []bool{true, false} {
@@ -201,8 +201,8 @@ func TestTwoOfThreeAreEnough(t *testing.T) {
 	}
 }
 
-// Hosts are lost for good one after the other, and others come in their place: those that are
-// gone do not go on voting.
+// Hosts are lost for good one after the other, and others come in their place: the lost hosts do not keep
+// their votes.
 func TestNewcomersVote(t *testing.T) {
 	const all = 12
 	c := cluster.New(cluster.Config{

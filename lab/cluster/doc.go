@@ -3,7 +3,7 @@
 // leaders that are deposed without knowing it, clients, and one upstream that counts by itself what
 // is in flight.
 //
-// # What is real and what is a model
+// # Real parts and models
 //
 // Membership is what kgate ships: see package hosts, which also has the models of disks, connections
 // and gossip. So is what a pool does: internal/pool with its tickets and audits,

@@ -38,8 +38,7 @@ func (c *Cluster) Resume(host int) {
 }
 
 // Leave lets a gateway go in order, as SIGTERM does: it takes no more requests,
-// refuses those that wait, waits for those in flight, and has itself removed.
-// The last one stays.
+// refuses waiting requests, waits for requests in flight, and has itself removed. The last gateway stays.
 func (c *Cluster) Leave(host int) {
 	staying := 0
 	for _, m := range c.View().Members {
@@ -73,7 +72,7 @@ func (c *Cluster) Recover() {
 	c.propose(views.Command{Recover: &views.Recover{Pool: poolName, Epoch: c.Pool().Epoch}})
 }
 
-// Suspect suspends whoever runs on a host, rightly or wrongly.
+// Suspect suspends the gateway on a host, rightly or wrongly.
 func (c *Cluster) Suspect(host int) {
 	if m, in := c.View().Named(c.Host(host).Name); in {
 		c.propose(views.Command{Suspend: &views.Suspend{Nodes: []kmutex.Node{m.Node}, Reasons: []string{"the lab wants it"}}})

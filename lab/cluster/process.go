@@ -31,7 +31,7 @@ type process struct {
 	missing map[kmutex.Node]time.Duration // as the core was told last
 }
 
-// Timers of a process, beside those of its gateway.
+// Timers of a process, beside its gateway's.
 const (
 	timerTick    = fairk.TimerOther + iota // reports, leaves
 	timerRequest                           // a request has come
@@ -41,7 +41,7 @@ const (
 	timerHolder                            // of a ticket's holder
 )
 
-// tickEvery is the time between two looks at what is missing.
+// tickEvery is the interval of tick.
 const tickEvery = 100 * time.Millisecond
 
 // incarnate begins a new incarnation.
@@ -131,8 +131,8 @@ func (p *process) void() {
 	p.h.Step(core.Rejoin{})
 }
 
-// tick does what is to be done now and then: the core is told whose reports are missing, and that
-// nothing is in flight any more.
+// tick does the periodic work: it tells the core which gateways' reports are missing, and when nothing is
+// in flight any more.
 func (p *process) tick() {
 	if p.ticking {
 		return

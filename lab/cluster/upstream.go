@@ -136,7 +136,7 @@ func (c *Cluster) endAll(g *fairk.Gateway, outcome string) {
 	}
 }
 
-// upstream counts by itself what is in flight.
+// upstream makes its own count of the requests in flight.
 type upstream struct {
 	cluster *Cluster
 	flying  []protocol.Request

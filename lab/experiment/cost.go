@@ -147,9 +147,9 @@ func lateCost() *Experiment {
 	}
 }
 
-// asked sums up what an ask interval does with 3 and 10 gateways that have many
-// tickets each: the wait over that of the central queue at worst, and in the
-// middle (median) the spread over the central queue's and the messages.
+// asked sums up the effect of an ask interval with 3 and 10 gateways that have many tickets each: the
+// largest ratio of the wait to the central queue's, the median ratio of the spread to the central
+// queue's, and the median number of messages.
 type asked struct{ wait, spread, messages float64 }
 
 func askSummary(t *Table) []asked {

@@ -1,5 +1,5 @@
-// Package experiment has the experiments of the lab: those behind the figures of
-// the paper, and those that the paper lacks.
+// Package experiment has the experiments of the lab: the ones behind the paper's figures, and others that
+// the paper lacks.
 //
 // An [Experiment] says what is compared; [Experiment.Run] of a [Runner] measures it
 // over several seeds and returns a [Result]: a [Table] with a 95 % confidence
@@ -14,7 +14,6 @@
 //
 // Sources are named as in the papers' list. 003 is V. Reddy, P. Mittal, I. Gupta,
 // "Fair K Mutual Exclusion Algorithm for Peer to Peer Systems", ICDCS 2008. 000 and
-// 002 are the paper and thesis that package quorum names, 001 is that of package
-// token, 004 that of packages elmp and handover. Where no source is given, the
-// experiment is ours.
+// 002 are the paper and thesis that package quorum names, 001 is the paper of package token, 004 the paper
+// of packages elmp and handover. Where no source is given, the experiment is ours.
 package experiment

@@ -15,8 +15,7 @@ type Experiment struct {
 	Source string
 	// About is one line for people.
 	About string
-	// Quick is the size by default, Full that of the paper or the largest that
-	// makes sense.
+	// Quick is the default size, Full the paper's size or the largest that makes sense.
 	Quick, Full Size
 	// Plots of the table, in the order in which they are shown.
 	Plots []Plot

@@ -31,7 +31,7 @@ const (
 	fieldLost   = .2
 	fieldDetect = time.Second
 	fieldLease  = 10 * time.Second
-	lossLease   = 3 * time.Second // kgate's, and that of the central queue with failover
+	lossLease   = 3 * time.Second // of kgate, and of the central queue with failover
 	failover    = "central, failover"
 )
 

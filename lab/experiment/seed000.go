@@ -37,7 +37,7 @@ type peer struct {
 	options quorum.Options
 }
 
-// peerProtocols begin with the one that the others are compared with.
+// peerProtocols returns the protocols; the others are compared with the first.
 func peerProtocols() []peer {
 	return []peer{
 		{sigma, quorum.Options{Form: quorum.Sigma, Poll: true}},

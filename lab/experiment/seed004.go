@@ -117,7 +117,7 @@ var (
 	asyncWorks = []float64{0, 1, 2, 5, 10, 15, 20, 40, 80, 200, 300} // s
 )
 
-// Who has other work. If it is one peer, the times are those of the others.
+// The peers that have other work. If it is one peer, the times are the other peers'.
 const (
 	allWork   = "all"
 	oneWorks  = "one"

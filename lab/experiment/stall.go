@@ -15,8 +15,8 @@ const (
 	stallWindow = time.Minute
 )
 
-// stall asks what is left of one stall of one gateway. All holds are equal, which
-// is early binding's best case.
+// stall measures the lasting effect of one stall of one gateway. All holds are equal, which is early
+// binding's best case.
 func stall() *Experiment {
 	return &Experiment{
 		Name:  "stall",

@@ -59,7 +59,7 @@ func (p *play) depose(o Op) {
 	p.later(o.Hold+3*lease, isHealed, l)
 }
 
-// end ends a process, if those that are left can go on: what nobody has kept is gone.
+// end ends a process; in Liveness mode only if the others can go on without it.
 func (p *play) end(o Op) {
 	if p.Mode == Liveness && !p.MayLose(o.Host) {
 		return
@@ -77,8 +77,8 @@ func (p *play) end(o Op) {
 	}
 }
 
-// restore puts an old copy of a host's disk back, if those that know better are there: they are
-// asked before it votes.
+// restore puts an old copy of a host's disk back, if the hosts that know newer entries run: the host asks
+// them before it votes.
 func (p *play) restore(o Op) {
 	h := p.Host(o.Host)
 	voters, votes := p.Voters()

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// This file has the faults that are aimed: those that need several things to go wrong
-// together, or last.
+// This file has the aimed faults: several that coincide, or that last.
 
 // limit is a gateway that is busy and gets lost, with everything against its lease:
 // its clock is slow, the others' are fast, and its last answers came late.
@@ -172,7 +171,7 @@ func (g *generator) clocks() {
 	g.add(Op{At: g.any(), Kind: OpStep, Host: g.r.IntN(g.Hosts), Hold: time.Duration(g.r.Int64N(int64(time.Hour))) - time.Hour/2})
 }
 
-// elect has whoever leads stand still, for long enough that another one is elected, or just not.
+// elect stops the leader for a time, about as long as it takes to elect another.
 func (g *generator) elect() {
 	g.add(Op{At: g.any(), Kind: OpElect, Hold: lease/3 + time.Duration(g.r.Int64N(int64(lease)))})
 }

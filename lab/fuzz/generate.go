@@ -77,7 +77,7 @@ func (g *generator) point(o Op) Op {
 	o.At, o.Host = g.any(), g.r.IntN(g.Hosts)
 	if g.r.IntN(2) == 0 {
 		kinds := cluster.Kinds(g.Early)
-		if g.r.IntN(2) == 0 { // those that much depends on
+		if g.r.IntN(2) == 0 { // the most critical kinds
 			kinds = []string{"baton", "token", "grant", "report", "answer"}
 		}
 		o.On, o.After = kinds[g.r.IntN(len(kinds))], g.r.IntN(2) == 0
@@ -141,8 +141,8 @@ func (g *generator) join() {
 	g.add(Op{At: g.any(), Kind: OpStart, Host: g.r.IntN(g.Hosts)})
 }
 
-// laggard is a gateway that learns late of another one that comes back, while both want
-// slots: others, who have heard of it, pass its requests on.
+// laggard is a gateway that learns late of another gateway's return, while both want slots: others, which
+// know of the return, pass its requests on.
 func (g *generator) laggard() {
 	at, late := g.any()/2, 1+g.r.IntN(g.Hosts-1)
 	back := 1 + (late+g.r.IntN(g.Hosts-1))%(g.Hosts-1)

@@ -49,7 +49,7 @@ type Op struct {
 	Host int
 	// On lets it wait, from At on, for the next message of this kind, and
 	// happen to its receiver, just before it or (After) just after; with Here
-	// for the next one that Host gets.
+	// for the next message that Host gets.
 	On    string
 	After bool
 	Here  bool

@@ -14,9 +14,9 @@ import (
 var errStuck = errors.New("the line does not move while the fault lasts")
 
 // moving is how long the line may stand still while faults last that change no more:
-// leases that ran have to be over, a leader has to be elected, and those that lost
-// their leases have to come back. From then on it is stillMoving: what may still show is a
-// path that loses long messages, when the first of them is sent there, docs/guarantees.md.
+// leases that ran have to be over, a leader has to be elected, and gateways that lost their leases have to
+// come back. From then on the bound is stillMoving: a path that loses long messages may only show when the
+// first of them is sent there, docs/guarantees.md.
 const (
 	moving      = 2*lease + 3*time.Second
 	stillMoving = 2*lease + time.Second/2
@@ -60,8 +60,8 @@ func clique(reach []uint, set uint) bool {
 
 // moves judges progress while the faults last. Where gateways are fully connected that
 // have a majority of the voters, as many serve within the bound as the largest such set
-// has, beyond what the requests before take; and they go on. It may be others, which are
-// connected as well: nobody can tell which of two sets is the one that goes on.
+// has, beyond what the requests before take; and they go on. It may be others, which are connected as
+// well: it is not known in advance which of two sets goes on.
 func (p *play) moves() error {
 	for _, bound := range []time.Duration{moving, stillMoving} {
 		if err := p.serve(bound); err != nil {

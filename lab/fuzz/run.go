@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/lab/network"
 )
 
-// Errors of a run, beside those of package cluster.
+// Errors of a run, beside package cluster's.
 var (
 	// errInvariant means that the machines contradict each other.
 	errInvariant = errors.New("an invariant is violated")
@@ -50,7 +50,7 @@ const served = 30 * time.Second
 // slack is added to what the upstream may see; for tests.
 var slack = 0
 
-// Run plays the scenario and returns what is wrong, or nil. The trace may be nil.
+// Run plays the scenario and returns the fault that it finds as an error. The trace may be nil.
 func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 	p := &play{Scenario: s, slow: make(map[[2]int]time.Duration), three: make(map[int]int)}
 	defer func() {
@@ -239,7 +239,7 @@ func (p *play) work() time.Duration {
 	return sum
 }
 
-// starving tells who has not been served.
+// starving returns an error that names the requests that have not been served.
 func (p *play) starving() error {
 	waiting := 0
 	for _, r := range p.asked {
@@ -331,8 +331,8 @@ func (p *play) do(o Op) {
 	}
 }
 
-// first returns the first host from one on to which something applies: what has
-// happened next to a message has happened to whoever got it.
+// first returns the first host, in order from host from, to which applies applies. It serves operations
+// that hit the receiver of a message.
 func (p *play) first(from int, applies func(host int) bool) int {
 	for i := range p.Hosts {
 		if host := (from + i) % p.Hosts; applies(host) {

@@ -23,8 +23,8 @@ func sameKind(a, b error) bool {
 	return true
 }
 
-// Shrink returns the smallest scenario it finds in at most so many runs that fails
-// as s does, with what is wrong then: fewer hosts, and fewer operations.
+// Shrink returns the smallest scenario it finds, in at most runs runs, that fails as s does, with fewer
+// hosts and fewer operations, and its failure.
 func Shrink(s *Scenario, failure error, runs int) (*Scenario, error) {
 	h := &shrinker{best: s, failure: failure, runs: runs}
 	for n := s.Hosts - 1; n >= 1; n-- {

@@ -1,7 +1,7 @@
 // Package handover has the cycle of S. Hernane, J. Gustedt, M. Benyettou, "Data
 // handover on a peer-to-peer system" (Inria RR-8690, 2015), section 4: peers that
 // ask for a resource, go on with other work, block until they have the lock, fetch
-// the data from whoever had it before, use it, and release it.
+// the data from its last holder, use it, and release it.
 //
 //	paper, section 4.2                             here
 //	1    dho_ew_request: Req                       cycle.request

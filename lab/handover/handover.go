@@ -208,7 +208,7 @@ func (c *cycle) Grant(node int, t protocol.Request) {
 	case p.ready || p.leaving:
 		c.fetch(i)
 	case c.cfg.Yield:
-		// Not at once: whoever is in line may not have come to this peer yet, and the
+		// Not at once: the next request in line may not have reached this peer yet, and the
 		// peer would get the lock again without end.
 		c.set(i, c.cfg.Delay, timerYield)
 	}

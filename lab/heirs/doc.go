@@ -1,4 +1,4 @@
-// Package heirs asks what is left of the tickets when many gateways are lost at
+// Package heirs measures how many tickets survive when many gateways are lost at
 // once, with the replication and the successors that ship.
 //
 // A [Fleet] is gateways on the ring (package chordring). Each has a table of

@@ -11,9 +11,9 @@ import (
 
 // conn is a connection of two processes. What goes over it arrives in order, or not at all.
 type conn struct {
-	ends  [2]end // the one that has dialled, and the other
+	ends  [2]end // the end that has dialled, and the other
 	name  string // of the gateway that was dialled
-	doubt bool   // it is among those that are looked at
+	doubt bool   // it is in the list of connections to check
 }
 
 // end is one of its ends.
@@ -66,8 +66,8 @@ type (
 	reset struct{ conn *conn }
 )
 
-// shakes is how many steps there are until the end that has dialled has the connection; the other one
-// has it after one more. They are those of TCP, TLS, the hellos, and long packets both ways.
+// shakes is the number of steps until the end that has dialled has the connection; the other end has it
+// one step later. The steps are TCP's, TLS's, the hellos, and long packets both ways.
 const shakes = 5
 
 // side returns which end a host is.
@@ -141,7 +141,7 @@ func (h *Host) shaken(s *shake) {
 	}
 }
 
-// begin takes a connection into use, unless there is one that stays.
+// begin takes a connection into use, unless another connection stays in use.
 func (h *Host) begin(c *conn, side int) {
 	e, other := &c.ends[side], &c.ends[1-side]
 	before := h.cur[other.host.Index]

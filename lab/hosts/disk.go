@@ -8,8 +8,8 @@ import (
 	"github.com/kgate/kgate/lab/sim"
 )
 
-// disk is what a host keeps. Records are written one after the other, some of them at once. A
-// record that is torn counts like one that is not there: package journal sees to that.
+// disk is a host's disk. Records are written one after the other, some of them at once. A torn record
+// counts as absent: package journal ensures that.
 type disk struct {
 	records [][]byte
 	writing []core.Write
@@ -21,7 +21,7 @@ type disk struct {
 	writes, crashAt int
 }
 
-// load gives a process what is on disk.
+// load gives a process the records on disk.
 func (d *disk) load(s *core.Stored) error {
 	d.writing, d.syncing, d.ended = nil, 0, false
 	for _, r := range d.records {
@@ -65,7 +65,7 @@ func (d *disk) written(h *Host) {
 	}
 }
 
-// crash ends what is being written: any number of the records are on disk.
+// crash interrupts the writes under way: any number of their records are on disk.
 func (d *disk) crash(h *Host) {
 	for _, w := range d.writing[:h.Rand().IntN(len(d.writing)+1)] {
 		d.records = append(d.records, w.Record)

@@ -1,7 +1,7 @@
 // Package hosts is a network of machines in virtual time, with membership as it ships: each process
 // has a core ([core.Core]), and what else it runs is an [App].
 //
-// # What is real and what is a model
+// # Real parts and models
 //
 // Views, raft, leases, the leader's rules, voters, joins, bootstrap, the roll call and suspicion
 // are the core's. Around it are models of what its driver has in production:

@@ -21,7 +21,7 @@ func (w *World) gossip() {
 	w.After(sim.World, gossipTakes+gossipFails, sim.Timer{Kind: timerGossip})
 }
 
-// spread tells all who is there.
+// spread tells all hosts the living hosts.
 func (w *World) spread() {
 	for _, h := range w.hosts {
 		if h.Works() {
@@ -30,7 +30,7 @@ func (w *World) spread() {
 	}
 }
 
-// discover tells the core who is there, unless it knows.
+// discover tells the core the living hosts, if they have changed.
 func (h *Host) discover() {
 	known := slices.Clone(h.known)
 	for i, o := range h.hosts {

@@ -28,7 +28,7 @@ type Host struct {
 	// Mute: it grants no leases.
 	Mute bool
 
-	// Core is that of the process; nil: none runs.
+	// Core is the process's core; nil: no process runs.
 	Core *core.Core
 	// Left: it has left in order.
 	Left bool

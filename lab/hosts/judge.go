@@ -54,8 +54,8 @@ func (h *Host) judgeCore() {
 	}
 }
 
-// published holds a view against those of the others. In large worlds the digests of the entries
-// have to do.
+// published compares a view with the other hosts' views; in large worlds only by the digests of the
+// entries.
 func (h *Host) published(v *views.View) {
 	j := &h.judge
 	if len(h.hosts) <= 16 {
@@ -106,9 +106,9 @@ func (w *World) Leader() *Host {
 	return best
 }
 
-// Voters returns the hosts that vote, as the process says whose log is the newest, and how many
-// votes there are: that of a process which has kept nothing ends with it, and no host has it. Nor has one
-// that has not heard yet of the cluster that others have founded with it.
+// Voters returns the hosts that vote, by the newest log of any process, and the number of votes, which
+// can be larger: the vote of a process without a disk ends with it, and a process that has not yet heard
+// of the cluster that others founded with it cannot use its vote.
 func (w *World) Voters() (hosts []int, votes int) {
 	if newest := w.newest(); newest != nil {
 		return w.among(newest.Core.Voters())
@@ -153,8 +153,8 @@ func (w *World) newest() *Host {
 
 func index(h *Host) uint64 { at, _ := h.Core.Applied(); return at.Index }
 
-// MayLose reports that a process may end for good: one that keeps nothing takes its vote along, so the
-// others must be able to give it to another.
+// MayLose reports whether a process may end for good: a process without a disk takes its vote along, so
+// the others must be able to give the vote to another.
 func (w *World) MayLose(host int) bool {
 	h, l := w.hosts[host], w.Leader()
 	if !h.Memory || h.Core == nil {

@@ -33,7 +33,7 @@ type (
 		number uint64
 		m      any
 	}
-	// letter is what is sent once, and answered.
+	// letter is a message that is sent once and answered.
 	letter struct {
 		number   uint64
 		from, to kmutex.Node

@@ -49,7 +49,7 @@ type Config struct {
 	Trace io.Writer
 }
 
-// World is some hosts and what is between them. It is driven by one goroutine.
+// World is some hosts and the connections between them. One goroutine drives it.
 type World struct {
 	*sim.Engine
 	cfg   Config

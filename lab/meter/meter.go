@@ -63,7 +63,7 @@ type Count struct {
 	N    uint64
 }
 
-// Counts are those of several types, in order of first use.
+// Counts are the counts of several types, in order of first use.
 type Counts []Count
 
 // Add counts a message.

@@ -123,7 +123,7 @@ func TestConfidence(t *testing.T) {
 	}
 }
 
-// Rise is that of the line through the waits.
+// Rise is the slope of the line through the waits.
 func TestRise(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -4,7 +4,7 @@ import "time"
 
 // order counts inversions: pairs of requests of which the younger one was let in
 // first. It numbers requests by arrival and keeps, in a Fenwick tree over a
-// window of numbers, those that wait; the window moves along with the oldest one.
+// window of numbers, the waiting requests; the window moves along with the oldest.
 type order struct {
 	base    uint64 // number of the first in the window
 	next    uint64 // number that the next arrival gets

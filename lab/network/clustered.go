@@ -10,8 +10,8 @@ import (
 // milliseconds of round trip.
 type cluster struct{ share, x, y float64 }
 
-// clusters are set so that the round trips of 100 nodes lie about as those of
-// the King data set do: 5 % below 51 ms, half below 160 ms, 5 % above 388 ms.
+// clusters are set so that the round trips of 100 nodes are distributed about as in the King data set:
+// 5 % below 51 ms, half below 160 ms, 5 % above 388 ms.
 var clusters = []cluster{{.45, 0, 0}, {.30, 95, 15}, {.17, 190, 40}, {.08, 60, -70}}
 
 // Clustered makes up the delays between nodes in a plane with four clusters,

@@ -35,8 +35,8 @@ type Question struct {
 	// Seeds is the number of runs (default 5), Entries of requests in each
 	// (default 100,000).
 	Seeds, Entries int
-	// Progress is told what is simulated, and how many of its runs are done,
-	// from any goroutine.
+	// Progress is called from any goroutine with the name of the present simulation and the number
+	// of its runs that are done.
 	Progress func(what string, done, total int)
 }
 
@@ -229,7 +229,7 @@ func (q Question) Smallest(ctx context.Context, p99 time.Duration) (int, Answer,
 			best = a
 			break
 		}
-		// More slots than twice what is ever busy change nothing.
+		// More than twice the slots that are ever busy change nothing.
 		if float64(high) > 4*q.Rate*q.HoldMean.Seconds()+64 {
 			if a.Unstable != "" {
 				return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; with k = %d the line %s", errGoal, p99, high, a.Unstable)

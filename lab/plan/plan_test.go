@@ -148,7 +148,7 @@ func TestGrowth(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		q           Question
-		late, early string // what is said
+		late, early string // parts of the answers
 	}{
 		{"more than it passes on", far, "grows without end", ""},
 		{"as much as it does", slower, "", ""},

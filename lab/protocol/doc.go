@@ -4,9 +4,9 @@
 //
 // A protocol is one value for all nodes, which are numbered from 0. It must keep
 // what a node knows apart from what others know, and learn of other nodes by
-// messages only; the tests of each protocol are there to see to that. It has no
-// clock and no random source but those of its [Host].
+// messages only; the tests of each protocol check this. It has no
+// clock and no random source but its [Host]'s.
 //
-// A protocol for which a node has at most one request at a time, as those of the
+// A protocol that allows a node only one request at a time, as protocols of the
 // literature do, is wrapped with [Serial]; then it can serve a gateway with many.
 package protocol

@@ -77,7 +77,7 @@ type Restarting interface {
 
 // Moving is a protocol that nodes can join and leave.
 type Moving interface {
-	// Join lets a node into the system. It knows one that is in.
+	// Join lets a node into the system. It knows the node via, which is in.
 	Join(node, via int)
 	// Leave has a node leave. Its clients ask for nothing any more, but a
 	// request may still be in the critical section, or cancelled.

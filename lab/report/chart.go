@@ -209,8 +209,8 @@ func marker(i int, x, y float64) string {
 	}
 }
 
-// colours is the number of colours that chartStyle has: those of Okabe and Ito,
-// which colour-blind readers can tell apart.
+// colours is the number of colours of chartStyle, which are Okabe and Ito's: colour-blind readers can
+// tell them apart.
 const colours = 7
 
 const chartStyle = `

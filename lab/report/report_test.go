@@ -165,8 +165,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// The page needs nothing from elsewhere, and what is in a table cannot become
-// markup.
+// The page loads nothing, and text in a table cannot become markup.
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	if err := WriteReport(dir, "kgate-lab report --out DIR", "v1", []*experiment.Result{result()}); err != nil {

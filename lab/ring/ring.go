@@ -12,9 +12,9 @@ func Success(n, lost, p int) float64 {
 	case alive == 0:
 		return 0
 	}
-	// Turn the ring so that it begins with a living node, one of alive in n
-	// cases alike: what is left is to put lost nodes into the alive gaps behind
-	// the living ones, at most p into each.
+	// Turn the ring so that it begins with a living node, which is so in alive of n equally likely
+	// cases. Then distribute the lost nodes over the alive gaps behind the living ones, at most p
+	// in each.
 	return math.Exp(math.Log(float64(n)/float64(alive)) + logFillings(alive, lost, p) - logChoose(n, lost))
 }
 

@@ -6,7 +6,7 @@
 // and join. All of this happens at random instants of the round. What is counted is
 // messages, by kind and by the node that takes them in.
 //
-// A run judges by what is true: a node is in the critical section from its grant
-// until it is told to leave or is lost, whatever the protocol thinks. fuzz draws
-// runs with every fault that the papers claim to survive.
+// A run judges by its own record: a node is in the critical section from its grant until it is told to
+// leave or is lost, whatever the protocol's state. fuzz draws runs with every fault that the papers claim
+// to survive.
 package rounds

@@ -27,15 +27,15 @@ type Config struct {
 	// Churn is how many nodes come or go in each round, half of them each. Nodes
 	// that wait or hold are spared, as in the source.
 	Churn int
-	// Losses is the probability that a round loses a node, whoever that is, Joins
-	// that one joins, Resets that a replica forgets everything.
+	// Losses is the probability that a round loses a node, of any state, Joins that a node joins,
+	// Resets that a replica forgets everything.
 	Losses, Joins, Resets float64
 	// Drain goes on after the last round, without requests and faults, until
 	// everybody is served, for so many rounds at most.
 	Drain int
 }
 
-// Validate tells what is wrong with the configuration.
+// Validate returns the first error of the configuration.
 func (c *Config) Validate() error {
 	switch {
 	case c.Nodes < 1 || c.Rounds < 1 || c.Length <= 0 || c.Requests < 0:
@@ -58,8 +58,8 @@ type Result struct {
 	Load []uint64
 	// Requests made, Entries, and requests that Waited at the end of the rounds.
 	Requests, Entries, Waited uint64
-	// Wait of all that entered; Alone of those that asked for a resource which
-	// nobody else held or waited for.
+	// Wait of all requests that entered; Alone of the requests for a resource that no other held
+	// or waited for.
 	Wait, Alone meter.Histogram
 	// Double counts entries into a critical section that somebody was in: the
 	// protocol's failures.
@@ -121,7 +121,7 @@ type asked struct {
 	alone          bool
 }
 
-// resource is what is true of a resource.
+// resource is the true state of a resource.
 type resource struct {
 	held    []protocol.Request // more than one: the protocol has failed
 	waiting []protocol.Request

@@ -18,9 +18,9 @@
 // A link is one direction between two nodes and behaves as the stream between
 // two gateways does (package transport): nothing is lost, doubled or reordered
 // between two living incarnations, only late. What a link holds back while it is
-// cut goes on when it heals; what a node had not yet got onto the wire is lost
-// with it, and what reaches a node after its death is dropped, whoever runs there
-// by then. A paused node takes in nothing; its messages and timers wait for it.
+// cut goes on when it heals; messages that a node had not yet got onto the wire are lost
+// with it, and messages that reach a node after its death are dropped, even if a new
+// incarnation runs there. A paused node takes in nothing; its messages and timers wait for it.
 //
 // Timers of the node [World] belong to what surrounds the nodes: clients,
 // upstreams, faults. They are never late.

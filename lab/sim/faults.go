@@ -4,7 +4,7 @@ import "time"
 
 type linkID struct{ from, to int32 }
 
-// link is what is special about one direction between two nodes.
+// link is the state of one direction between two nodes.
 type link struct {
 	last  time.Duration // when the last message arrives
 	cut   bool

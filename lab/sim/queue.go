@@ -2,10 +2,9 @@ package sim
 
 import "time"
 
-// queue is a priority queue of events by time, first come first served among
-// those of one instant. Its heap holds keys only, four children to a node, so
-// that sifting stays within few cache lines; the events stand in slots that are
-// used again.
+// queue is a priority queue of events by time, first come first served among events of one instant. Its
+// heap holds keys only, four children to a node, so that sifting stays within few cache lines; the events
+// stand in slots that are used again.
 type queue struct {
 	keys  []key
 	slots []event
@@ -27,7 +26,7 @@ type event struct {
 	timer   Timer
 	to      int32
 	from    int32
-	// life of the node to for which the event is, and of the one that sent it.
+	// life of the node to for which the event is; sent: life of the node that sent it.
 	life, sent uint32
 	seq        uint64 // in order of push; kept when the event is pushed again
 }

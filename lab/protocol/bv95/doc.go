@@ -5,9 +5,9 @@
 // The heuristics by which that algorithm chooses the tree could not be had, so
 // these are proxies and are to be called so: here the choice is uniform.
 //
-//	A   each tree is that of Naimi, Trehel and Arnold: a request is forwarded to
+//	A   each tree is Naimi, Trehel and Arnold's: a request is forwarded to
 //	    the last in line, with path reversal
-//	B   each tree is that of Chang, Singhal and Liu ("An improved O(log N)
+//	B   each tree is Chang, Singhal and Liu's ("An improved O(log N)
 //	    mutual exclusion algorithm", 1990): a node that waits keeps the requests
 //	    it gets, and the token carries the line. B is the nearer one to the
 //	    figures that the paper quotes; it was chosen knowing them.

@@ -20,15 +20,15 @@
 //     starts over, without a rule for who goes first. Two that meet can do so for
 //     ever, so theorem 1 (liveness) does not hold. Here it waits at the taken node,
 //     and the oldest goes first. A wait is always for a node nearer to the root, and
-//     whoever has the path to the root waits for nobody, so there is no deadlock and
-//     no need for numbers as tie breakers (ID, maxID).
+//     the operation that has the path to the root waits for none, so there is no deadlock
+//     and no need for numbers as tie breakers (ID, maxID).
 //   - Children are not locked. A child that is told of its new parent says so to the
 //     old one, so that all it sent there has arrived, and takes what waited there to
 //     the new one.
 //   - A path is freed from below, one node after the other. Otherwise another
 //     operation can change the parent of a node that is not free yet.
-//   - The hand-over of an unused token, which section 3 forgets, is that of Naimi and
-//     Trehel.
+//   - The hand-over of an unused token, which section 3 forgets, is Naimi's and
+//     Trehel's.
 //   - The lazy tree is not rebuilt when it grows too high.
 //
 // # What it survives

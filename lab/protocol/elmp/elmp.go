@@ -14,7 +14,7 @@ type Options struct {
 	// Order is how many children a node may have when another one joins below
 	// it; 0: 2.
 	Order int
-	// Lazy lets a node join right below the one that it knows.
+	// Lazy lets a node join right below the node that it knows.
 	Lazy bool
 	// patience is how long an offer to a newcomer is good: it may have left.
 	patience time.Duration
@@ -90,14 +90,14 @@ type node struct {
 	waiting []operation
 	// ahead is the owner's operation if it has gone on to the parent.
 	ahead *operation
-	// held: it becomes the root in place of one that leaves, and its new children
-	// do not all know it yet.
+	// held: this node becomes the root in place of a node that leaves, and not all of its new
+	// children know it yet.
 	held bool
 	// Of the own operation.
 	path    []int
 	awaited int // acknowledgements
-	// by is who has replaced this node as the root, and waits until all its
-	// children have said so.
+	// by is the node that has replaced this node as the root, and waits until all its children
+	// know it.
 	by int
 }
 

@@ -64,8 +64,8 @@ func (g *Gateway) post(l pool.Letter) {
 	}
 }
 
-// TakeLetter takes in a letter. It reports whether it has: not one of another incarnation, or from
-// one that this gateway does not know.
+// TakeLetter takes in a letter, and reports whether it has. It drops letters to another incarnation and
+// letters from an incarnation that this gateway does not know.
 func (g *Gateway) TakeLetter(m any) bool {
 	l := m.(*letter)
 	_, known := g.view.member(l.from)

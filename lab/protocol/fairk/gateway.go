@@ -20,10 +20,10 @@ type Config struct {
 	// incarnation there.
 	Index int
 	Boot  string
-	// Timer is a number beyond those of all timers of the incarnations before it.
+	// Timer is a number larger than all timers' of the incarnations before it.
 	Timer uint64
 	Early bool
-	// Binding makes another binding than those that ship; nil: as Early says.
+	// Binding makes a binding of the lab; nil: early or late, as Early says.
 	Binding func() kmutex.Binding
 	// Ask is the ask interval.
 	Ask time.Duration

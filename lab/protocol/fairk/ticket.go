@@ -47,7 +47,7 @@ func (g *Gateway) Use(t *pool.Ticket) error {
 	return err
 }
 
-// Finish ends a ticket, as whoever uses it does.
+// Finish ends a ticket, as its user does.
 func (g *Gateway) Finish(t *pool.Ticket) {
 	if fx, err := g.pool.Finish(g.now(), t, t.UsedBy); err == nil {
 		g.carry(fx)

@@ -11,8 +11,8 @@
 //	  hand over an unused token
 //	exit: the token goes to next                     forest.Release, forest.handOver
 //
-// A node that crashes or leaves is not part of the algorithm: whoever leaves takes
-// the paths through it along, and the token if it has that.
+// The algorithm does not handle crashes and leaves: a node that leaves takes along the paths through it,
+// and the token if it has it.
 //
 // [Trees] makes k of these trees, for the proxies in package bv95.
 package naimi

@@ -9,7 +9,7 @@ import (
 
 // Options are the parts of the paper that can be left out.
 type Options struct {
-	// Rewrite points a node's parent at whoever a child message or the privilege names.
+	// Rewrite points a node's parent at the node that a child message or the privilege names.
 	Rewrite bool
 	// Replicas is p, how many successors keep each node's state; 0: section 5 is left out.
 	Replicas int

@@ -16,9 +16,9 @@ type system struct {
 	gone    []bool // by peer
 
 	// With replicas.
-	flights []*flight // what is on its way, in order
+	flights []*flight // messages on their way, in order
 	steps   []*step   // changes that wait for answers, in order
-	local   []flight  // what peers have for their own nodes
+	local   []flight  // messages of peers to their own nodes
 }
 
 // flight is a letter on its way to a peer.

@@ -158,8 +158,8 @@ func (f *Fleet) tally(c *client) (own, other, unknown int) {
 	return own, other, unknown
 }
 
-// fresh tells whether a vote is so young that the replica still stands by it when
-// it hears who has won.
+// fresh reports whether a vote is so young that the replica still stands by it when it hears of the
+// winner.
 func (f *Fleet) fresh(v *vote) bool {
 	return f.opt.Lease == 0 || f.host.Now()-v.at < f.opt.Lease/2
 }

@@ -10,7 +10,7 @@
 // Sigma is S. Lin, Q. Lian, M. Chen, Z. Zhang, "A Practical Distributed Mutual
 // Exclusion Protocol in Dynamic Peer-to-Peer Systems", IPTPS 2004, as these two
 // describe it. Of the Pastry overlay below them only the hops matter here; routes
-// are those of a Chord look-up ([chordring.Ring.Route]).
+// are a Chord look-up's ([chordring.Ring.Route]).
 //
 // # The protocols
 //
@@ -51,7 +51,7 @@
 //	   [Options.Announce] all replicas
 //	a loser that comes before any winner is in no line: the replica keeps it until
 //	   IAMWINNER comes, and sends it to the owner then
-//	ENQUEUE reaches one that is no owner any more: it passes it on to its successor;
+//	ENQUEUE reaches a former owner: it passes it on to its successor;
 //	   the last owner answers RETRY
 //	up to M ENQUEUEs for one request: the owner takes one, a former owner passes one on
 //	intermediate nodes name a holder before the vote: that is a belief, no vote
@@ -59,7 +59,7 @@
 //	   because a request in a partial line is not known to the replica
 //	YIELD with a new timestamp starves: it keeps the old one
 //	a vote that was sent before its YIELD arrives after it: votes repeat the round of
-//	   the request, and those of an earlier round are void
+//	   the request, and votes of an earlier round are void
 //	IAMWINNER takes a vote away that another client has counted: votes count only if
 //	   all replicas gave them knowing of the same last ownership
 //	a replica that was reset votes twice: it abstains for a lease. Broken is how
@@ -67,9 +67,9 @@
 //	requests of lost nodes get the vote one after the other, for a lease each: a request
 //	   that was not sent again for a lease does not get it
 //
-// # What is survived
+// # Faults survived
 //
-// Links keep their messages in order, as those of package sim do.
+// Links keep their messages in order, as package sim's do.
 //
 // With a lease: the loss of any node, owner, replica or on a route; joins; resets of
 // any replicas. What is lost with its owner, the line or a partial line, comes back

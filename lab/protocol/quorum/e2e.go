@@ -102,8 +102,8 @@ func (f *Fleet) endToEndReplica(at int, m message) {
 	}
 }
 
-// won takes in IAMWINNER: whoever else has asked, the one with the vote too, now
-// stands in the owner's line.
+// won takes in IAMWINNER: all other requests, the request with the vote too, now stand in the owner's
+// line.
 func (f *Fleet) won(at int, r *replica, m message) {
 	if m.epoch <= r.over || m.epoch < r.epoch {
 		return
@@ -174,8 +174,8 @@ func (f *Fleet) announce(at, resource int, c *client) {
 	})
 }
 
-// enqueued takes in ENQUEUE: the owner puts the request in line, once; one that has
-// passed the token on sends it after the token; the last one lets it try again.
+// enqueued takes in ENQUEUE: the owner puts the request in line, once; a former owner sends it after the
+// token; the last owner lets it try again.
 func (f *Fleet) enqueued(at int, m message) {
 	resource := f.resource(m.key)
 	if c := f.nodes[at].clients[resource]; c != nil && c.in {

@@ -67,8 +67,8 @@ func (f *Fleet) reset(k key) {
 	}
 }
 
-// repair mends a route at a node whose neighbour on it was lost. Before the gap, the
-// route is laid anew; behind it, what is left of the old one is cleared.
+// repair mends a route at a node whose neighbour on it was lost. Before the gap, the route is laid anew;
+// behind it, the rest of the old route is cleared.
 func (f *Fleet) repair(at int, k key) {
 	n := &f.nodes[at]
 	e, there := n.entries[k]

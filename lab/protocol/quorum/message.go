@@ -11,9 +11,8 @@ import (
 type stamp struct {
 	TS   uint64 // 0: none
 	Node int
-	// Round counts how often the node has sent the request. A replica repeats the
-	// last one that it has seen, so that the node can tell a vote that it has
-	// given back from one that it got afterwards.
+	// Round counts how often the node has sent the request. A replica repeats the last round that
+	// it has seen, so that the node can tell a vote that it has given back from a later vote.
 	Round int
 	// At is when the node last sent it, by its clock.
 	At time.Duration

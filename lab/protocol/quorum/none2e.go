@@ -4,9 +4,8 @@ package quorum
 // line of the first node that already is on a route to this replica, a RELEASE and a
 // YIELD collect the partial lines on their way.
 //
-// What a node on the route believes about the holder is only a guess: it wrote
-// down whoever came by first, before any replica had voted. So it is told as such,
-// and nobody counts it as a vote for itself.
+// A node on the route can only guess the holder: it noted the first request that came by, before any
+// replica had voted. So its message is marked as a guess, and no node counts it as a vote for itself.
 func (f *Fleet) nonEndToEndRoute(at, from, next int, m *message) (int, bool) {
 	n := &f.nodes[at]
 	e, there := n.entries[m.key]

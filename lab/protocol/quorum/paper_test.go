@@ -15,7 +15,7 @@ type posted struct {
 	m        message
 }
 
-// recorder is a host that keeps what is sent.
+// recorder is a host that keeps the sent messages.
 type recorder struct {
 	now     time.Duration
 	sent    []posted
@@ -117,7 +117,7 @@ func TestVoteFromBeforeTheYield(t *testing.T) {
 	}
 }
 
-// A replica gives a vote that is free to the oldest request, whoever yields.
+// A replica gives a free vote to the oldest request, whichever request yields.
 func TestOldestGetsTheVote(t *testing.T) {
 	_, f := recorded(1, Options{Form: Sigma, Replicas: 1})
 	ask := func(k kind, ts uint64, node int) {
@@ -208,7 +208,7 @@ func TestVotesOfOneContext(t *testing.T) {
 	}
 }
 
-// A vote that nobody renews runs out, so one that came long ago does not count.
+// A vote that is not renewed runs out, so an old vote does not count.
 func TestOldVotes(t *testing.T) {
 	r, f := recorded(400, Options{Form: Sigma, Lease: time.Minute})
 	f.Acquire(0, 0, 1)
@@ -279,7 +279,7 @@ func TestBroken(t *testing.T) {
 }
 
 // 000, V-A and V-B: when a node on a route is lost, its predecessor lays the route
-// anew, and its successor clears what is left of the old one.
+// anew, and its successor clears the rest of the old route.
 func TestRouteIsMended(t *testing.T) {
 	for form, anew := range map[Form]kind{EndToEnd: winner, NonEndToEnd: request} {
 		r, f := recorded(400, Options{Form: form, Lease: time.Hour})

@@ -15,8 +15,8 @@ type replica struct {
 	// abstain: until when it does not vote, because votes may still count that it
 	// does not know of.
 	abstain time.Duration
-	// End-to-End: the owner that has said so, its ownership (0: none), and the
-	// highest one that is known to have ended, or to have been.
+	// End-to-End: the owner that has declared itself and the number of its ownership (0: none);
+	// the highest ownership known to have ended, and the highest known.
 	owner      int
 	epoch      uint64
 	over, high uint64

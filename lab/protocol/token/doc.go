@@ -23,13 +23,12 @@
 //	       recovery                                  system.Restart, node.inquireHolder
 //	equations 3.2 to 3.5                             [Check]
 //
-// What else is mended, each with a test that fails without it: a request that reaches
-// a process before the token does is kept, and one that arrives at a former holder is
-// forwarded (the paper drops both); whoever gives the token away tells those who wait
-// who has it now (else nobody monitors the new holder); the maker of a token keeps its
-// own request, and those who do not wait learn of it as well; a question about a lost
-// token, and the news of a restart, are ignored if their sender has crashed since; a
-// question whose sender crashes before it has all answers is asked again.
+// Other repairs, each with a test that fails without it: a request that reaches a process before the
+// token does is kept, and a request that arrives at a former holder is forwarded (the paper drops both);
+// a process that gives the token away tells waiting processes the new holder (else none monitors it);
+// the maker of a token keeps its own request, and processes that do not wait learn of it as well; a
+// question about a lost token, and the news of a restart, are ignored if their sender has crashed since;
+// a question whose sender crashes before it has all answers is asked again.
 //
 // # What it survives
 //

@@ -18,7 +18,7 @@ type poll struct {
 type (
 	// lost reports that the token of this stamp went down with its holder.
 	lost struct{ stamp stamp }
-	// inquiry opens a poll, closing ends one that somebody else continues.
+	// inquiry opens a poll, closing ends a poll that another node continues.
 	inquiry struct{}
 	closing struct{}
 	// answer to an inquiry. Busy: the answering node has a poll of its own.
@@ -224,7 +224,7 @@ func (n *node) settle() {
 	n.sys.After(n.self, 2*n.bound, sim.Timer{Kind: timerPassOn})
 }
 
-// fresh is lines 43-50: whoever waits asks the maker of the token.
+// fresh is lines 43-50: a waiting node asks the maker of the token.
 func (n *node) fresh(from int, s stamp) {
 	n.pollers = without(n.pollers, from)
 	if !s.after(n.stamp) {
@@ -267,7 +267,7 @@ func (y *system) Restart(i int) {
 	y.host.After(i, y.bound, sim.Timer{Kind: timerRecover})
 }
 
-// inquireHolder asks all living nodes who has the token.
+// inquireHolder asks all living nodes for the holder of the token.
 func (n *node) inquireHolder() {
 	if !n.recovering {
 		return

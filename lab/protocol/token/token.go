@@ -59,8 +59,8 @@ const (
 
 const nobody = -1
 
-// stamp orders what is known about the token: hop grows each time it is passed on,
-// epoch each time a new one is made.
+// stamp orders knowledge of the token: hop grows each time the token is passed on, epoch each time a new
+// token is made.
 type stamp struct{ epoch, hop uint64 }
 
 func (s stamp) after(o stamp) bool {
@@ -105,8 +105,8 @@ type (
 		waiter
 		stamp stamp
 	}
-	// pointer says who has the token (the paper's OK). With again, whoever waits
-	// repeats its request.
+	// pointer tells the token's holder (the paper's OK). With again, a waiting node repeats its
+	// request.
 	pointer struct {
 		holder int
 		stamp  stamp

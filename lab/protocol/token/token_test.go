@@ -76,9 +76,8 @@ func TestLateMessages(t *testing.T) {
 	}
 }
 
-// A node that restarts asks who has the token, and crashes before that question
-// arrives: it must not count as alive. Or else, when the holder crashes as well,
-// everybody waits for its answer.
+// A node restarts, asks for the holder of the token, and crashes before the question arrives: it must not
+// count as alive. Otherwise, when the holder crashes as well, all nodes wait for its answer.
 func TestLateReturn(t *testing.T) {
 	const delay = 2 * time.Second
 	at := func(seconds int, node int, kind lab.ChangeKind) lab.Change {
