@@ -456,3 +456,19 @@ func TestMoreThanExpected(t *testing.T) {
 		w.until(5*time.Second, func() bool { return w.whole(w.hosts...) })
 	}
 }
+
+// One that was lost, and leaves before it is back, has its vote taken at once: it does not come back.
+func TestLostOneLeaves(t *testing.T) {
+	w, _, o := three(t)
+	for _, h := range w.hosts {
+		if h != o {
+			apart(o, h, w.Cut)
+		}
+	}
+	w.run(3 * w.lease)
+	for _, h := range w.hosts {
+		apart(o, h, w.Heal)
+	}
+	o.Step(core.Leave{})
+	w.until(4*time.Second, func() bool { return o.Left && len(w.Leader().Core.Voters()) < 3 })
+}

@@ -36,7 +36,7 @@ func (c *Core) assess() []leader.Server {
 		}
 		if !in && !named {
 			// One that has left stays until its vote is taken away.
-			stopped := conn != nil && conn.hello != nil && view.LostBoot(s.Name, conn.hello.Boot) && !view.Awaits(s.Name)
+			stopped := conn != nil && conn.hello != nil && (conn.hello.Leaving || view.LostBoot(s.Name, conn.hello.Boot) && !view.Awaits(s.Name))
 			now.Left = stopped || !here && (seen && g.Left || !view.Awaits(s.Name))
 			now.Pending = here && !stopped
 		}
