@@ -2,129 +2,178 @@ package kgate
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
+	"net/textproto"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/proxy"
-	"github.com/kgate/kgate/proxy/tcpstate"
+	"github.com/kgate/kgate/proxy/http1"
+	"github.com/kgate/kgate/proxy/http1/adapt"
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
-// exchange is a request under a slot, and its answer.
+var errUnasked = errors.New("kgate: the server goes on in another protocol, for which nobody has asked")
+
+// exchange is a request under a slot, and the body of its answer. It implements upstream.Caller.
 type exchange struct {
-	use
+	slot     *Slot
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	leave    func()                // the slot, for the next request
+	upload   *upload               // nil: the request has no body
 	returned chan struct{}         // closed when RoundTrip has returned
-	body     *fencedBody           // of the answer, from then on; nil: it is over, or switched
-	switched atomic.Bool           // to another protocol
+	answer   io.ReadCloser         // nil: there is none
+	using    sync.Mutex            // of answer
+	shared   bool                  // its connection carries others meanwhile
 	cut      atomic.Pointer[error] // why the slot has ended it
 }
 
-// prepare returns the request as it is sent.
-func (x *exchange) prepare(r *http.Request, slot *Slot) *http.Request {
-	x.written.Store(r.Body == nil || r.Body == http.NoBody)
-	hasBody := !x.written.Load()
-	r = r.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) {
-			x.Store(nil)
-			x.written.Store(!hasBody)
-			if conn := fencedBelow(info.Conn); !conn.shared {
-				x.begin(conn)
-			}
-			if slot.Valid() && x.cut.Load() == nil {
-				return
-			}
-			// The slot has ended, or this is a second attempt, under a lease that is not the
-			// slot's. HTTP/2 looks at the context right before it opens a stream; HTTP/1 does not.
-			x.cancel(ErrLost)
-			if conn := x.Load(); conn != nil {
-				_ = conn.Close()
-			}
-		},
-		WroteRequest: func(info httptrace.WroteRequestInfo) {
-			if info.Err == nil {
-				x.written.Store(true)
-			}
-		},
-		PutIdleConn: func(err error) {
-			if err == nil {
-				x.over()
-				x.Store(nil)
-			}
-		},
-	}))
-	proxy.RemoveForbidden(r)
-	r.Header = r.Header.Clone()
-	r.Header["Kgate-Fence"] = []string{slot.Fence()}
-	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		// Under these names net/http takes them for leave to send a POST without a body again.
-		if values, ok := r.Header[name]; ok {
-			delete(r.Header, name)
-			r.Header[strings.ToLower(name)] = values
-		}
+// roundTrip sends the request.
+func (x *exchange) roundTrip(client *upstream.Client, r *http.Request) (*http.Response, error) {
+	res, err := client.RoundTrip(r, x)
+	if err != nil {
+		x.finish()
+		return nil, x.why(err)
 	}
-	if x.upload = uploadOf(r); x.upload != nil {
+	switch tunnel, isTunnel := res.Body.(*upstream.Tunnel); {
+	case isTunnel && r.Header.Get("Upgrade") == "":
+		_ = tunnel.Close()
+		x.finish()
+		return nil, errUnasked
+	case isTunnel:
+		x.answer, res.Body = tunnel, &switched{tunnel, x}
+	case isEmpty(r.Method, res): // it may never be closed
+		_ = res.Body.Close()
+		x.finish()
+		res.Body = http.NoBody
+	default:
+		x.answer, res.Body = res.Body, x
+	}
+	return res, nil
+}
+
+// isEmpty reports whether an answer ends with its header.
+func isEmpty(method string, res *http.Response) bool {
+	return res.ContentLength == 0 || method == http.MethodHead || res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified
+}
+
+// prepare returns the request as it is sent.
+func (x *exchange) prepare(r *http.Request) *http.Request {
+	r = r.WithContext(x.ctx)
+	proxy.RemoveForbidden(r)
+	if r.Header = r.Header.Clone(); r.Header == nil {
+		r.Header = make(http.Header)
+	}
+	r.Header["Kgate-Fence"] = []string{x.slot.Fence()}
+	if _, ok := r.Header["User-Agent"]; !ok { // some servers want one
+		r.Header["User-Agent"] = []string{"Go-http-client/1.1"}
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		x.upload = newUpload(r.Body)
 		r.Body = x.upload
 	}
 	return r
 }
 
+// breakOff ends the exchange for a reason, nil: it is over, and a Read of the request's body that waits.
+func (x *exchange) breakOff(why error) {
+	x.cancel(why)
+	if x.upload != nil {
+		_ = x.upload.Close()
+	}
+}
+
 // finish notes that the exchange is over.
 func (x *exchange) finish() {
-	x.cancel(nil)
+	x.breakOff(nil)
 	x.leave()
 }
 
 // end ends the exchange with its slot, and returns when it is over at the server.
 func (x *exchange) end(why error) {
 	x.cut.Store(&why)
-	x.cancel(why)
-	if conn := x.Load(); conn != nil && x.switched.Load() {
-		conn.closeDelivered()
-	} else {
-		x.breakOff()
-	}
+	x.breakOff(why)
 	<-x.returned
-	if x.body != nil {
-		_ = x.body.Close()
+	if x.answer != nil {
+		_ = x.Close()
 	}
 }
 
-// fencedBody is a response's body. Over HTTP/1, closing one that has more to come breaks
-// its connection off: net/http does so too, but only after its own Close has returned.
-type fencedBody struct {
-	io.ReadCloser
-	*exchange
+// why returns err, or why the slot has ended the exchange.
+func (x *exchange) why(err error) error {
+	if cut := x.cut.Load(); cut != nil {
+		return *cut
+	}
+	if errors.Is(err, upstream.ErrLapsed) {
+		return ErrLost
+	}
+	return err
 }
 
 // Read implements io.Reader.
-func (b *fencedBody) Read(p []byte) (int, error) {
-	if why := b.cut.Load(); why != nil { // what is buffered still came under the slot, but nobody waits for it
+func (x *exchange) Read(p []byte) (int, error) {
+	x.using.Lock()
+	defer x.using.Unlock()
+	if why := x.cut.Load(); why != nil { // what is buffered still came under the slot, but nobody waits for it
 		return 0, *why
 	}
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF && b.written.Load() { // after an early answer the upload may go on
-		b.over()
-		b.finish()
-	} else if why := b.cut.Load(); why != nil && err != nil {
-		err = *why
+	n, err := x.answer.Read(p)
+	switch err {
+	case nil:
+		return n, nil
+	case io.EOF:
+		_ = x.answer.Close() // after an early answer the upload may go on
+		x.finish()
+		return n, err
+	default:
+		return n, x.why(err)
 	}
-	return n, err
 }
 
 // Close implements io.Closer.
-func (b *fencedBody) Close() error {
-	err := b.ReadCloser.Close()
-	if conn := b.Load(); conn != nil {
-		_ = conn.Close()
+func (x *exchange) Close() error {
+	if !x.using.TryLock() { // somebody reads
+		x.breakOff(nil)
+		x.using.Lock()
 	}
-	b.finish()
-	return err
+	defer x.using.Unlock()
+	defer x.finish()
+	return x.answer.Close()
+}
+
+// Check implements upstream.Caller.
+func (x *exchange) Check() error {
+	if !x.slot.Valid() {
+		return ErrLost
+	}
+	return nil
+}
+
+// Connected implements upstream.Caller.
+func (x *exchange) Connected(conn net.Conn, _ bool) { x.shared = conn == nil }
+
+// Informational implements upstream.Caller.
+func (x *exchange) Informational(status int, fields http1.Fields) error {
+	trace := httptrace.ContextClientTrace(x.ctx)
+	if trace == nil || trace.Got1xxResponse == nil || x.shared { // over HTTP/2 net/http calls it
+		return nil
+	}
+	return trace.Got1xxResponse(status, textproto.MIMEHeader(adapt.Header(fields)))
+}
+
+// Sends implements upstream.Caller.
+func (*exchange) Sends() bool { return false }
+
+// StopUpload implements upstream.Caller.
+func (x *exchange) StopUpload() bool {
+	_ = x.upload.Close()
+	return true
 }
 
 // lastWord is how long the server may take to accept what was written to a connection
@@ -134,23 +183,16 @@ const lastWord = time.Second
 // switched is the body of an answer with status 101: the connection, which goes on in
 // another protocol.
 type switched struct {
-	io.ReadWriteCloser // the connection, or TLS over it
-	conn               *fencedConn
-	finish             func()
+	*upstream.Tunnel
+	exchange *exchange
 }
-
-// CloseWrite tells the server that nothing more comes.
-func (s *switched) CloseWrite() error { return tcpstate.CloseWrite(s.ReadWriteCloser) }
 
 // Close implements io.Closer.
 func (s *switched) Close() error {
-	defer s.finish()
-	late := time.AfterFunc(lastWord, func() { _ = s.conn.Close() })
-	defer late.Stop()
+	defer s.exchange.finish()
 	_ = s.CloseWrite()
-	for pause := time.Millisecond; !s.conn.IsDelivered(); pause = min(2*pause, 50*time.Millisecond) {
-		time.Sleep(pause)
+	if s.Drain(lastWord) {
+		s.Finish()
 	}
-	s.conn.closeDelivered()
-	return nil
+	return s.Tunnel.Close()
 }

@@ -4,23 +4,24 @@ import (
 	"io"
 	"net/http"
 	"sync"
-
-	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // Limit returns a RoundTripper whose requests each wait for a slot of the pool, as long as their
-// contexts last, and are sent as [Node.Transport] sends them, over a copy of base. The slot is
-// given back when the answer's body is closed, or was read to its end and the request has no body:
-// close it.
-func (n *Node) Limit(pool string, base *http.Transport, options ...Option) http.RoundTripper {
-	return &limited{node: n, pool: pool, options: options, fenced: n.Transport(base)}
+// contexts last, and go over base; if it is nil, over [Node.Transport]. Any other base hears of a
+// lost slot by the request's context only. The slot is given back when the answer's body is closed,
+// or was read to its end and the request has no body: close it.
+func (n *Node) Limit(pool string, base http.RoundTripper, options ...Option) http.RoundTripper {
+	if base == nil {
+		base = n.Transport(nil)
+	}
+	return &limited{node: n, pool: pool, options: options, base: base}
 }
 
 type limited struct {
 	node    *Node
 	pool    string
 	options []Option
-	fenced  http.RoundTripper
+	base    http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -37,19 +38,19 @@ func (l *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 		slot.Release()
 		cancel()
 	})}
-	res, err := l.fenced.RoundTrip(r.WithContext(ctx))
+	res, err := l.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		body.release()
 		return nil, err
 	}
-	if body.atEnd && upstream.IsEmpty(res.Body) { // it may never be closed
-		body.release()
-		return res, nil
-	}
 	body.ReadCloser = res.Body
-	if stream, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
+	stream, isStream := res.Body.(io.ReadWriteCloser)
+	switch {
+	case isStream && res.StatusCode == http.StatusSwitchingProtocols:
 		res.Body = &limitedStream{body, stream}
-	} else {
+	case body.atEnd && res.Body == http.NoBody: // it may never be closed
+		body.release()
+	default:
 		res.Body = body
 	}
 	return res, nil
@@ -57,7 +58,7 @@ func (l *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections is called by http.Client.CloseIdleConnections.
 func (l *limited) CloseIdleConnections() {
-	(&http.Client{Transport: l.fenced}).CloseIdleConnections()
+	(&http.Client{Transport: l.base}).CloseIdleConnections()
 }
 
 // limitedBody gives the slot back at its end.

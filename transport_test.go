@@ -2,19 +2,19 @@ package kgate
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"github.com/kgate/kgate/proxy"
 )
@@ -29,6 +29,14 @@ type leased struct {
 
 func (l leased) Valid() bool   { return l.standing.Load() == l.under }
 func (l leased) Fence() string { return "p/1/1/1" }
+
+// validOnce is a slot that is lost when it has been asked for once.
+type validOnce struct {
+	leased
+	asked atomic.Bool
+}
+
+func (v *validOnce) Valid() bool { return !v.asked.Swap(true) }
 
 // slotUnder returns a context with a slot.
 func slotUnder(t *testing.T, standing *atomic.Uint64) context.Context {
@@ -160,85 +168,6 @@ func TestTransportKept(t *testing.T) {
 	}
 }
 
-// TestTransportIsApart: what the program's own transport has opened is not used, whichever
-// HTTP/2 it has.
-func TestTransportIsApart(t *testing.T) {
-	for name, configure := range map[string]func(*http.Transport) error{
-		"HTTP/2 of net/http":         func(base *http.Transport) error { base.ForceAttemptHTTP2 = true; return nil },
-		//lint:ignore SA1019 programs use it
-		"HTTP/2 of golang.org/x/net": http2.ConfigureTransport,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }))
-			s.EnableHTTP2 = true
-			s.StartTLS()
-			defer s.Close()
-			var standing atomic.Uint64
-			standing.Store(1)
-			base := s.Client().Transport.(*http.Transport).Clone()
-			base.TLSNextProto = nil
-			if err := configure(base); err != nil {
-				t.Fatal(err)
-			}
-			seen := make(map[string]bool)
-			for _, rt := range []http.RoundTripper{base, newFenced(base, standing.Load)} {
-				req, err := http.NewRequestWithContext(slotUnder(t, &standing), http.MethodGet, s.URL, http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				client := http.Client{Transport: rt}
-				defer client.CloseIdleConnections()
-				res, err := client.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				remote, _ := io.ReadAll(res.Body)
-				_ = res.Body.Close()
-				if res.ProtoMajor != 2 {
-					t.Errorf("over %s", res.Proto)
-				}
-				seen[string(remote)] = true
-			}
-			if len(seen) != 2 {
-				t.Errorf("both used the connections %v", seen)
-			}
-		})
-	}
-}
-
-// TestTransportDialTLS: a program's own TLS is fenced, too, and HTTP/2 on it is refused.
-func TestTransportDialTLS(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
-	var standing atomic.Uint64
-	standing.Store(1)
-	for next, want := range map[string]error{"http/1.1": nil, "h2": errDialTLS} {
-		secure := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-		secure.NextProtos = []string{next}
-		client := http.Client{Transport: newFenced(&http.Transport{DialTLSContext: (&tls.Dialer{Config: secure}).DialContext}, standing.Load)}
-		req, err := http.NewRequestWithContext(slotUnder(t, &standing), http.MethodGet, s.URL, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := client.Do(req)
-		if !errors.Is(err, want) {
-			t.Errorf("%s: %v", next, err)
-		}
-		if err == nil {
-			_ = res.Body.Close()
-			standing.Store(2)
-			if res, err := client.Do(req.Clone(slotUnder(t, &standing))); err != nil {
-				t.Errorf("under the next lease: %v", err)
-			} else {
-				_ = res.Body.Close()
-			}
-		}
-		client.CloseIdleConnections()
-	}
-}
-
 // TestTransportLate: the lease runs out while a request waits for its connection, and the
 // node has another one when that is made. Nothing is written.
 func TestTransportLate(t *testing.T) {
@@ -247,9 +176,13 @@ func TestTransportLate(t *testing.T) {
 	var came atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
 	defer s.Close()
-	client := http.Client{Transport: newFenced(nil, standing.Load)}
+	base := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		standing.Store(2)
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}
+	client := http.Client{Transport: newFenced(base, standing.Load)}
 	defer client.CloseIdleConnections()
-	ctx := httptrace.WithClientTrace(slotUnder(t, &standing), &httptrace.ClientTrace{GetConn: func(string) { standing.Store(2) }})
+	ctx := slotUnder(t, &standing)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -263,9 +196,64 @@ func TestTransportLate(t *testing.T) {
 	}
 }
 
+// TestTransportRefuses: what base has for a request and cannot be fenced is no way around the fence.
+func TestTransportRefuses(t *testing.T) {
+	var came atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
+	defer s.Close()
+	var standing atomic.Uint64
+	standing.Store(1)
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, base := range map[string]*http.Transport{
+		"Proxy":          {Proxy: http.ProxyURL(to)},
+		"DialTLSContext": {DialTLSContext: new(net.Dialer).DialContext},
+	} {
+		err := do(slotUnder(t, &standing), newFenced(base, standing.Load), http.MethodGet, s.URL, nil)
+		if err == nil || !strings.Contains(err.Error(), "cannot be fenced") && !strings.Contains(err.Error(), "nothing can be fenced") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n := came.Load(); n != 0 {
+		t.Errorf("%d requests have come", n)
+	}
+}
+
+// TestTransportHints: informational answers come to who asks for them, once, over HTTP/1.1 and HTTP/2.
+func TestTransportHints(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style>")
+			w.WriteHeader(http.StatusEarlyHints)
+		}))
+		if s.EnableHTTP2 = secure; secure {
+			s.StartTLS()
+		} else {
+			s.Start()
+		}
+		var standing atomic.Uint64
+		standing.Store(1)
+		var hints atomic.Int32
+		ctx := httptrace.WithClientTrace(slotUnder(t, &standing), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			if code == http.StatusEarlyHints && h.Get("Link") == "</style>" {
+				hints.Add(1)
+			}
+			return nil
+		}})
+		rt := newFenced(s.Client().Transport.(*http.Transport), standing.Load)
+		if err := do(ctx, rt, http.MethodGet, s.URL, nil); err != nil || hints.Load() != 1 {
+			t.Errorf("%d hints, %v", hints.Load(), err)
+		}
+		rt.CloseIdleConnections()
+		s.Close()
+	}
+}
+
 // TestTransportResets: of a request that is aborted while it uploads, nothing more is
 // sent, also not what the system has of it already. An early answer that is read to its
-// end breaks it off, too.
+// end ends it, too.
 func TestTransportResets(t *testing.T) {
 	for name, answer := range map[string]string{"cancelled": "", "answered": "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +298,7 @@ func TestTransportResets(t *testing.T) {
 			if err := <-ended; errors.Is(err, context.Canceled) != (answer == "") {
 				t.Error(err)
 			}
-			if _, err := io.Copy(io.Discard, upstream); !errors.Is(err, syscall.ECONNRESET) {
+			if _, err := io.Copy(io.Discard, upstream); answer == "" && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("the upstream's connection has ended by %v, not by a reset", err)
 			}
 		})
@@ -347,9 +335,8 @@ func TestTransportSharedConnection(t *testing.T) {
 			s.Start()
 		}
 		t.Cleanup(s.Close)
-		var lease, own atomic.Uint64
+		var lease atomic.Uint64
 		lease.Store(1)
-		own.Store(1)
 		client := http.Client{Transport: newFenced(base, lease.Load)}
 		defer client.CloseIdleConnections()
 		do := func(ctx context.Context, path string) (*http.Response, error) {
@@ -366,7 +353,7 @@ func TestTransportSharedConnection(t *testing.T) {
 		if res.ProtoMajor != 2 {
 			t.Fatalf("over %s", res.Proto)
 		}
-		late := httptrace.WithClientTrace(slotUnder(t, &own), &httptrace.ClientTrace{GetConn: func(string) { own.Store(2) }})
+		late := proxy.WithHeld(t.Context(), &proxy.Held{Slot: &validOnce{leased: leased{standing: &lease, under: 1}}})
 		if lost, err := do(late, "/second"); !errors.Is(err, ErrLost) {
 			t.Errorf("with a lost slot: %v", err)
 			if err == nil {
@@ -381,23 +368,6 @@ func TestTransportSharedConnection(t *testing.T) {
 		if len(came) != 1 {
 			t.Errorf("%d requests have come, one of them with a lost slot", len(came))
 		}
-	}
-}
-
-// TestTransportHandsOn: net/http hands a connection on before it says that it was idle. Only
-// the request that has it now decides how it ends.
-func TestTransportHandsOn(t *testing.T) {
-	conn := new(fencedConn)
-	var first, second use
-	first.begin(conn)
-	second.begin(conn)
-	first.over()
-	if conn.serves.Load() != &second {
-		t.Error("the end of the first request counts as that of the second")
-	}
-	second.over()
-	if conn.serves.Load() != nil {
-		t.Error("nothing is in flight, and the connection does not know")
 	}
 }
 

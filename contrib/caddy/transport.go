@@ -44,13 +44,8 @@ func (t *Transport) Provision(ctx caddy.Context) (err error) {
 		return errors.New("kgate: this transport has no HTTP/3 to upstreams: remove 3 from versions")
 	}
 	if t.TLS != nil && (t.ProxyProtocol != "" || strings.Contains(t.TLS.ServerName, "{")) {
-		// Caddy then speaks TLS itself, and HTTP/2 on that cannot be fenced.
-		if slices.Contains(t.Versions, "2") {
-			return errors.New("kgate: this transport has no HTTP/2 to upstreams with proxy_protocol, or with a placeholder in tls_server_name: write versions 1.1")
-		}
-		if len(t.Versions) == 0 {
-			t.Versions = []string{"1.1"}
-		}
+		// Caddy then speaks TLS itself, and what is below cannot be fenced.
+		return errors.New("kgate: this transport has no TLS to upstreams with proxy_protocol, or with a placeholder in tls_server_name: use transport http there")
 	}
 	if t.app, err = appOf(ctx); err != nil {
 		return err

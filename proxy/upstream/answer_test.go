@@ -65,7 +65,7 @@ func once(raw string) func(context.Context) (net.Conn, error) {
 
 func ours(t testing.TB, method, raw string) outcome {
 	c := newClient(t, "h:80", func(c *Config) { c.MaxHeaderBytes = 8 << 10 })
-	c.dialRaw = once(raw)
+	c.cfg.Dial = once(raw)
 	caller := &plain{}
 	res, err := c.RoundTrip(request(t, method, nil, "User-Agent", "x"), caller)
 	return outcomeOf(res, err, caller.early)

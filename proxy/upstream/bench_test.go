@@ -83,7 +83,7 @@ func BenchmarkGet(b *testing.B) {
 	answer := benchAnswer + strings.Repeat("x", 1024)
 	b.Run("alone", func(b *testing.B) {
 		c := newClient(b, "h:80")
-		c.dialRaw = func(context.Context) (net.Conn, error) { return &cannedConn{answer: answer}, nil }
+		c.cfg.Dial = func(context.Context) (net.Conn, error) { return &cannedConn{answer: answer}, nil }
 		benchmarkGet(b, c)
 	})
 	b.Run("loopback", func(b *testing.B) {

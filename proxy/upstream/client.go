@@ -34,6 +34,8 @@ type Config struct {
 	Scheme string
 	// Address is host and port, or the path of a Unix socket.
 	Address string
+	// Dial makes a connection to Address; nil: as usual.
+	Dial func(ctx context.Context) (net.Conn, error)
 	// Resolve is how long the addresses of the host's name are used before it is
 	// looked up again. Connections to addresses that it no longer has carry no
 	// further request.
@@ -57,9 +59,8 @@ type Config struct {
 
 // Client makes requests to one server. It is safe for concurrent use.
 type Client struct {
-	cfg     Config
-	dialRaw func(context.Context) (net.Conn, error)
-	h2      *http.Transport // makes HTTP/2 connections of dialled ones
+	cfg Config
+	h2  *http.Transport // makes HTTP/2 connections of dialled ones
 
 	ending sync.Mutex // held while the connections of a lapsed standing are closed
 
@@ -83,16 +84,22 @@ func New(cfg Config) *Client {
 	if cfg.MaxHeaderBytes == 0 {
 		cfg.MaxHeaderBytes = 1 << 20
 	}
+	if cfg.Dial == nil {
+		cfg.Dial = dialer(cfg.Address)
+	}
 	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), addrs: newAddresses(cfg.Address), speaksH2: cfg.Scheme == "h2c"}
+	c.h2 = newHTTP2Transport(cfg)
+	return c
+}
+
+func dialer(address string) func(context.Context) (net.Conn, error) {
 	// A host that has gone without closing the connection is noticed within about half a minute.
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	network := "tcp"
-	if filepath.IsAbs(cfg.Address) {
+	if filepath.IsAbs(address) {
 		network = "unix"
 	}
-	c.dialRaw = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, cfg.Address) }
-	c.h2 = newHTTP2Transport(cfg)
-	return c
+	return func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, address) }
 }
 
 // Do sends req and returns the answer's header. The caller must close the

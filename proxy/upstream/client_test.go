@@ -151,8 +151,8 @@ func TestLapse(t *testing.T) {
 		t.Error("the request succeeded")
 	}
 
-	dial := c.dialRaw
-	c.dialRaw = func(ctx context.Context) (net.Conn, error) {
+	dial := c.cfg.Dial
+	c.cfg.Dial = func(ctx context.Context) (net.Conn, error) {
 		defer standing.Store(0)
 		return dial(ctx)
 	}

@@ -90,15 +90,12 @@ func (c *conn) CloseWrite() error { return tcpstate.CloseWrite(c.Conn) }
 // Close implements net.Conn. When it returns the socket is closed, by this call or another.
 func (c *conn) Close() error { return c.end(false) }
 
-// IsClosed implements Socket.
-func (c *conn) IsClosed() bool {
+// isClosed reports whether the connection is closed.
+func (c *conn) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gone
 }
-
-// IsDelivered implements Socket.
-func (c *conn) IsDelivered() bool { return tcpstate.IsDelivered(c.Conn) }
 
 // reset closes the connection and drops what has not left the kernel. The server
 // learns of it at once.

@@ -34,7 +34,7 @@
 //
 // # HTTP/2
 //
-// Streams are net/http's (http.ClientConn); Streams counts them, and lets an
+// Streams are net/http's (http.ClientConn); package upstream counts them, and lets an
 // exchange end only when its stream is out of that count. What is written is
 // checked below it, as with HTTP/1.1.
 //

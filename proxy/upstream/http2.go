@@ -10,8 +10,7 @@ import (
 
 // http2 is a connection that speaks HTTP/2. Its streams are net/http's.
 type http2 struct {
-	*Streams
-	raw  *conn
+	*streams
 	used atomic.Bool // something was answered
 }
 
@@ -23,31 +22,25 @@ func newHTTP2Transport(cfg Config) *http.Transport {
 		IdleConnTimeout:        cfg.IdleTimeout,
 		MaxResponseHeaderBytes: int64(cfg.MaxHeaderBytes),
 		DisableCompression:     true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return ctx.Value(dialledKey{}).(net.Conn), nil
+		},
+		Protocols: new(http.Protocols),
 	}
-	ForStreams(tr)
+	tr.Protocols.SetUnencryptedHTTP2(true) // TLS, if any, is below
 	return tr
 }
 
 // newHTTP2 starts HTTP/2 on stream, which is raw or TLS over it, with one request begun.
 func newHTTP2(ctx context.Context, tr *http.Transport, address string, raw *conn, stream net.Conn) (*http2, error) {
-	streams, err := NewStreams(ctx, tr, address, stream, streamsSocket{raw})
+	streams, err := newStreams(ctx, tr, address, raw, stream)
 	if err != nil {
 		return nil, err
 	}
-	if !streams.Begin() {
+	if !streams.begin() {
 		return nil, errors.New("the server has closed the connection at once, or takes no requests over it")
 	}
-	return &http2{Streams: streams, raw: raw}, nil
-}
-
-// streamsSocket is the connection below Streams, which close it while it carries requests
-// only when it is dead.
-type streamsSocket struct{ *conn }
-
-// Close implements Socket.
-func (s streamsSocket) Close() error {
-	s.reset()
-	return nil
+	return &http2{streams: streams}, nil
 }
 
 // own implements exchanger.

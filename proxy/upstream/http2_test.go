@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,34 +97,36 @@ func TestGoingAway(t *testing.T) {
 		_ = fr.WriteGoAway(stream, xhttp2.ErrCodeNo, nil)
 		answerOK(fr, stream)
 	})
-	tr := new(http.Transport)
-	ForStreams(tr)
+	tr := newHTTP2Transport(Config{})
 	tcp, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	raw := newConn(tcp, func() uint64 { return 0 }, 0, func(*conn) {})
-	streams, err := NewStreams(t.Context(), tr, s.addr, raw, raw)
+	streams, err := newStreams(t.Context(), tr, s.addr, raw, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
+	ask := func() (*http.Response, error) {
+		return (&exchange{streams: streams, stop: func() {}}).do(request(t, "GET", nil), new(httptrace.ClientTrace))
+	}
 	for range 2 {
-		if !streams.Begin() {
+		if !streams.begin() {
 			t.Fatal("no room")
 		}
 	}
-	if res, err := streams.Exchange(request(t, "GET", nil)); err != nil {
+	if res, err := ask(); err != nil {
 		t.Error(err)
 	} else {
 		_ = res.Body.Close()
 	}
-	if res, err := streams.Exchange(request(t, "GET", nil)); err == nil {
+	if res, err := ask(); err == nil {
 		t.Error("the connection takes another request")
 		_ = res.Body.Close()
-	} else if !IsUnseen(err) {
+	} else if !errors.As(err, new(unseenError)) {
 		t.Errorf("%v: is not unseen", err)
 	}
-	if !raw.IsClosed() {
+	if !raw.isClosed() {
 		t.Error("the connection is open")
 	}
 }

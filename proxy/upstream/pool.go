@@ -73,7 +73,7 @@ func (c *Client) kept(upgrade bool) exchanger {
 		c.mu.Lock()
 		c.followLocked()
 		for _, shared := range c.streams {
-			if !upgrade && shared.Begin() {
+			if !upgrade && shared.begin() {
 				c.mu.Unlock()
 				return shared
 			}
@@ -309,7 +309,7 @@ func (c *Client) share(h *http2) {
 
 // open makes a TCP connection under a standing.
 func (c *Client) open(ctx context.Context, standing uint64) (*conn, error) {
-	tcp, err := c.dialRaw(ctx)
+	tcp, err := c.cfg.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -43,7 +44,7 @@ func (h *http2) roundTrip(req *Request, caller Caller) (*Response, error) {
 		h.unused()
 		return nil, &UpgradeError{Detail: "HTTP/2 has no upgrades"}
 	}
-	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller, before: h.read.Load()}
+	s := &stream{exchange: exchange{streams: h.streams}, http2: h, caller: caller, before: h.read.Load()}
 	s.stop = s.stopUpload
 	out := req.withHeader()
 	if hasBody(req) {
@@ -116,7 +117,7 @@ func (s *stream) endInformational() {
 // explain returns err as a deadError if the request may be sent again. Whatever is read while it
 // is in flight may be of its answer: half a header, of which net/http does not tell.
 func (s *stream) explain(err error) error {
-	if IsUnseen(err) {
+	if errors.As(err, new(unseenError)) {
 		return &deadError{err: err, unseen: s.upload == nil || !s.upload.touched.Load()}
 	}
 	if s.http2.used.Load() && s.http2.Err() != nil && isEnd(err) && s.http2.read.Load() == s.before {

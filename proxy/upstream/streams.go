@@ -7,10 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 const (
@@ -25,16 +26,7 @@ const (
 	settingsTimeout = time.Second
 )
 
-// Socket is the connection below HTTP/2, and below TLS if there is any.
-type Socket interface {
-	Close() error
-	// IsClosed reports whether Close was called.
-	IsClosed() bool
-	// IsDelivered reports whether the server's system has all that was written.
-	IsDelivered() bool
-}
-
-// Streams is a connection that speaks HTTP/2, and tells when a stream is closed on the
+// streams is a connection that speaks HTTP/2, and tells when a stream is closed on the
 // wire. Net/http's RoundTrip, and Close of an answer's body, return earlier when the
 // request's context has ended: the reset is then still to be written, and another
 // request may reach the server first. Its methods are safe for concurrent use.
@@ -50,10 +42,10 @@ type Socket interface {
 // that are over and wait for their streams. An exchange may end only if the others
 // account for all streams that are counted, and may still be. Which stream is
 // whose does not matter.
-type Streams struct {
+type streams struct {
 	*http.ClientConn
-	socket Socket
-	read   atomic.Int64 // bytes, until now
+	raw  *conn
+	read atomic.Int64 // bytes, until now
 
 	mu        sync.Mutex
 	exchanges int
@@ -89,27 +81,18 @@ func (c *changes) wait() <-chan struct{} {
 	return c.next
 }
 
-// dialledKey is the key of a context's connection that NewStreams takes.
+// dialledKey is the key of a context's connection that newStreams takes.
 type dialledKey struct{}
 
-// ForStreams configures tr for NewStreams. It makes no connections of its own.
-func ForStreams(tr *http.Transport) {
-	tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return ctx.Value(dialledKey{}).(net.Conn), nil
-	}
-	tr.Protocols = new(http.Protocols)
-	tr.Protocols.SetUnencryptedHTTP2(true) // TLS, if any, is below
-}
-
-// NewStreams starts HTTP/2 on conn, which is above a socket, as tr is configured: see
-// ForStreams. If it fails it leaves conn open.
+// newStreams starts HTTP/2 on stream, which is raw or TLS over it. Tr is of newHTTP2Transport. If it
+// fails it leaves stream open.
 //
 // It waits for the server's SETTINGS, which tell how many streams the server allows.
 // Net/http counts on 100 before, and then lets requests that are too many wait until
 // others end, where another connection would serve them at once.
-func NewStreams(ctx context.Context, tr *http.Transport, address string, conn net.Conn, socket Socket) (*Streams, error) {
-	s := &Streams{socket: socket}
-	first := &firstFrames{Conn: conn, streams: s, taken: make(chan struct{})}
+func newStreams(ctx context.Context, tr *http.Transport, address string, raw *conn, stream net.Conn) (*streams, error) {
+	s := &streams{raw: raw}
+	first := &firstFrames{Conn: stream, streams: s, taken: make(chan struct{})}
 	cc, err := tr.NewClientConn(context.WithValue(ctx, dialledKey{}, first), "http", address)
 	if err != nil {
 		return nil, err
@@ -132,7 +115,7 @@ func NewStreams(ctx context.Context, tr *http.Transport, address string, conn ne
 // come first. It counts what is read.
 type firstFrames struct {
 	net.Conn
-	streams *Streams
+	streams *streams
 	taken   chan struct{}
 	reads   int // up to 2
 }
@@ -141,7 +124,7 @@ type firstFrames struct {
 // system would go on to send what it has of them, with their exchanges over.
 func (f *firstFrames) Close() error {
 	if !f.streams.endsInOrder() {
-		_ = f.streams.socket.Close() // before TLS, which waits to say goodbye
+		f.streams.raw.reset() // before TLS, which waits to say goodbye
 	}
 	return f.Conn.Close()
 }
@@ -164,11 +147,10 @@ func (f *firstFrames) Read(p []byte) (int, error) {
 }
 
 // notify has exchanges that are over look for their streams: the socket was closed.
-func (s *Streams) notify() { s.changes.notify() }
+func (s *streams) notify() { s.changes.notify() }
 
-// Begin counts a request and reports whether the connection can take it. Exchange then
-// sends it.
-func (s *Streams) Begin() bool {
+// begin counts a request and reports whether the connection can take it.
+func (s *streams) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving || s.Reserve() != nil {
@@ -179,23 +161,15 @@ func (s *Streams) Begin() bool {
 	return true
 }
 
-// Exchange makes a request that Begin has counted. When it fails, or Close of the answer's
-// body returns, the request's stream is closed on the wire, or the connection is.
-// The request's body is closed to end a Read that waits. IsUnseen tells of its error whether
-// the request may be sent again.
-func (s *Streams) Exchange(req *http.Request) (*http.Response, error) {
-	return (&exchange{streams: s, stop: func() { _ = req.Body.Close() }}).do(req, new(httptrace.ClientTrace))
-}
-
-// unused ends a request that Begin has counted and nobody makes.
-func (s *Streams) unused() {
+// unused ends a request that begin has counted and nobody makes.
+func (s *streams) unused() {
 	s.Release()
 	s.opened()
 	s.end()
 }
 
 // opened notes that a request's HEADERS have been written, or never will be.
-func (s *Streams) opened() {
+func (s *streams) opened() {
 	s.mu.Lock()
 	s.unopened--
 	s.mu.Unlock()
@@ -204,7 +178,7 @@ func (s *Streams) opened() {
 
 // end returns when a request's stream is closed, or the connection. The request was
 // cancelled, or its answer's body closed, and opened was called for it.
-func (s *Streams) end() {
+func (s *streams) end() {
 	began := time.Now()
 	for {
 		changed := s.changes.wait() // before the look: what happens after it is seen
@@ -213,7 +187,7 @@ func (s *Streams) end() {
 			return
 		}
 		if time.Since(began) > closeTimeout {
-			_ = s.socket.Close()
+			s.raw.reset()
 			continue
 		}
 		again := time.NewTimer(lookInterval)
@@ -226,11 +200,11 @@ func (s *Streams) end() {
 }
 
 // tryEnd stops counting the exchange if its stream is closed.
-func (s *Streams) tryEnd() bool {
-	dead := s.socket.IsClosed()
+func (s *streams) tryEnd() bool {
+	dead := s.raw.isClosed()
 	if !dead && s.Err() != nil && !s.endsInOrder() {
 		dead = true
-		_ = s.socket.Close() // net/http is about to
+		s.raw.reset() // net/http is about to
 	}
 	s.mu.Lock()
 	if !dead && s.InFlight() >= s.exchanges-s.unopened {
@@ -241,44 +215,44 @@ func (s *Streams) tryEnd() bool {
 	leaves := s.leaving
 	s.mu.Unlock()
 	if leaves {
-		s.CloseIfIdle()
+		s.closeIfIdle()
 	}
 	return true
 }
 
 // endsInOrder reports whether nothing is aborted when the connection is closed: no request
 // uses it, or the streams have ended and the server has what was written of them.
-func (s *Streams) endsInOrder() bool {
+func (s *streams) endsInOrder() bool {
 	s.mu.Lock()
-	idle := s.exchanges == 0 // as while NewStreams runs: there may be no ClientConn yet
+	idle := s.exchanges == 0 // as while newStreams runs: there may be no ClientConn yet
 	s.mu.Unlock()
-	return idle || s.InFlight() == 0 && s.socket.IsDelivered()
+	return idle || s.InFlight() == 0 && tcpstate.IsDelivered(s.raw.Conn)
 }
 
-// CloseIfIdle closes the connection if no request uses it.
-func (s *Streams) CloseIfIdle() {
+// closeIfIdle closes the connection if no request uses it.
+func (s *streams) closeIfIdle() {
 	s.mu.Lock()
 	idle := s.exchanges == 0
 	s.leaving = s.leaving || idle // none begins meanwhile
 	s.mu.Unlock()
 	if idle {
 		_ = s.Close()
-		_ = s.socket.Close()
+		s.raw.reset()
 	}
 }
 
 // leave closes the connection once no request uses it, and lets it take no others.
-func (s *Streams) leave() {
+func (s *streams) leave() {
 	s.mu.Lock()
 	s.leaving = true
 	s.mu.Unlock()
-	s.CloseIfIdle()
+	s.closeIfIdle()
 }
 
 // exchange is a request, and the body of its answer.
 type exchange struct {
 	io.ReadCloser
-	streams *Streams
+	streams *streams
 	cancel  context.CancelFunc
 	stop    func() // ends a Read of the request's body that waits
 
@@ -308,17 +282,9 @@ func (x *exchange) do(req *http.Request, trace *httptrace.ClientTrace) (*http.Re
 		}
 		return nil, err
 	}
-	if IsEmpty(res.Body) && x.written.Load() {
-		x.end() // it may never be closed
-	} else {
-		x.ReadCloser, res.Body = res.Body, x
-	}
+	x.ReadCloser, res.Body = res.Body, x
 	return res, nil
 }
-
-// IsEmpty reports whether the answer has ended with its header. Net/http does not export what
-// is its body then, a type of its own: unlike every other it has nothing to keep.
-func IsEmpty(body io.ReadCloser) bool { return reflect.TypeOf(body).Size() == 0 }
 
 func (x *exchange) opened() { x.open.Do(x.streams.opened) }
 

@@ -28,10 +28,6 @@ type unseenError struct{ error }
 
 func (e unseenError) Unwrap() error { return e.error }
 
-// IsUnseen reports whether an Exchange has failed with err because the server has not looked
-// at the request.
-func IsUnseen(err error) bool { return errors.As(err, new(unseenError)) }
-
 // saysUnseen reports whether err of net/http's says so. The server may have begun to answer
 // all the same.
 func saysUnseen(err error) bool {

@@ -123,7 +123,7 @@ var allowed = map[string][]string{
 		"internal/transport/wire", "kmutex", "proxy", "telemetry",
 	},
 	"internal/inside": {"internal/node"},
-	"kgate":           {"internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/inside", "internal/node", "proxy", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream"},
+	"kgate":           {"internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/inside", "internal/node", "proxy", "proxy/downstream", "proxy/http1", "proxy/http1/adapt", "proxy/upstream"},
 	"gateway":         {"internal/admission", "internal/inside", "internal/node", "kgate", "proxy", "telemetry", "telemetry/prom"},
 	"examples/hello":  {"kgate"},
 	"examples/three":  {"kgate"},

@@ -318,13 +318,11 @@ func TestTransportBreaksOff(t *testing.T) {
 			}))
 			defer upstream.Close()
 			base := upstream.Client().Transport.(*http.Transport)
-			//lint:ignore SA1019 a program may have it
-			base.Dial = func(network, addr string) (net.Conn, error) {
+			base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				dialed.Add(1)
-				conn, err := net.Dial(network, addr)
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 				return slowToClose{conn, &closed}, err
 			}
-			base.DialContext = nil
 			client := http.Client{Transport: n.Transport(base)}
 			defer client.CloseIdleConnections()
 			for _, path := range []string{"/", "/", "/more"} {

@@ -338,46 +338,24 @@ func do(ctx context.Context, rt http.RoundTripper, method, url string, body io.R
 	return err
 }
 
-// TestTransportFewStreams: where a server takes one request at a time over a connection,
-// those that come together have one each. If it takes none, or each connection is for one
-// request only, that is not asked for again and again.
-func TestTransportFewStreams(t *testing.T) {
-	for name, c := range map[string]struct {
-		limit     uint32
-		singleUse bool
-		want      error
-	}{"one": {limit: 1}, "none": {limit: 0, want: errNeverServes}, "for one request only": {limit: 100, singleUse: true}} {
-		t.Run(name, func(t *testing.T) {
-			f, addr := serveFrames(t, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.limit})
-			var standing atomic.Uint64
-			standing.Store(1)
-			base := inClear()
-			base.DisableKeepAlives = c.singleUse
-			rt := newFenced(base, standing.Load)
-			defer (&http.Client{Transport: rt}).CloseIdleConnections()
-			slot, cancel := context.WithTimeout(slotUnder(t, &standing), 5*time.Second)
-			var silent, rest sync.WaitGroup
-			if c.want == nil {
-				silent.Go(func() { _ = do(another(slot), rt, http.MethodGet, "http://"+addr+"/silent", nil) })
-			}
-			for range 5 {
-				rest.Go(func() {
-					for range 3 {
-						if err := do(another(slot), rt, http.MethodGet, "http://"+addr, nil); !errors.Is(err, c.want) {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			rest.Wait() // while the silent one goes on
-			cancel()
-			silent.Wait()
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.conns > 100 || c.singleUse && f.last > 1 {
-				t.Errorf("%d connections for %d requests, with streams up to %d", f.conns, f.streams, f.last)
-			}
-		})
+// TestTransportSingleUse: with DisableKeepAlives a connection serves one request.
+func TestTransportSingleUse(t *testing.T) {
+	f, addr := serveFrames(t)
+	var standing atomic.Uint64
+	standing.Store(1)
+	base := inClear()
+	base.DisableKeepAlives = true
+	rt := newFenced(base, standing.Load)
+	slot := slotUnder(t, &standing)
+	for range 3 {
+		if err := do(slot, rt, http.MethodGet, "http://"+addr, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.conns != 3 || f.last > 1 {
+		t.Errorf("%d connections for %d requests, with streams up to %d", f.conns, f.streams, f.last)
 	}
 }
 
@@ -393,7 +371,7 @@ func TestTransportKeepsNothing(t *testing.T) {
 	var standing atomic.Uint64
 	standing.Store(1)
 	for url, base := range map[string]*http.Transport{"http://" + addr + "/enough": inClear(), "http://" + addr: inClear(), plain.URL: {}} {
-		rt := newFenced(base, standing.Load).(*fencedTransport)
+		rt := newFenced(base, standing.Load)
 		ctx := &counted{Context: slotUnder(t, &standing), done: make(chan struct{})}
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 		if err != nil {
@@ -411,11 +389,9 @@ func TestTransportKeepsNothing(t *testing.T) {
 			t.Errorf("%s: %d contexts are kept", url, n)
 		}
 		rt.CloseIdleConnections()
-		rt.http2.mu.Lock()
-		if n := len(rt.http2.conns); n != 0 {
-			t.Errorf("%s: %d hosts are kept", url, n)
+		if n := len(rt.clients); n != 0 {
+			t.Errorf("%s: %d servers are kept", url, n)
 		}
-		rt.http2.mu.Unlock()
 	}
 }
 
