@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/kgate/kgate/proxy/http1"
@@ -224,7 +225,10 @@ func appendJSONString(b []byte, s string) []byte {
 			i++
 		default:
 			r, size := utf8.DecodeRuneInString(s[i:])
-			b = utf8.AppendRune(b, r) // what is no UTF-8 becomes U+FFFD
+			if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+				r = utf8.RuneError
+			}
+			b = utf8.AppendRune(b, r) // what is no UTF-8 becomes U+FFFD, too
 			i += size
 		}
 	}

@@ -68,6 +68,40 @@ func TestUpstreamEndsBehindHead(t *testing.T) {
 	}
 }
 
+// TestBrokenOff: an answer that breaks off behind its first byte is not whole to any client, also not to one of
+// HTTP/1.0, to which the connection's end is the answer's. If two readers may read it in two ways, the
+// log says by which rule.
+func TestBrokenOff(t *testing.T) {
+	for name, c := range map[string]struct{ chunk, log string }{
+		"ends":      {"5\r\nhel", ""},
+		"malformed": {"5\r\nhello\r\nx\r\n", "chunk"},
+	} {
+		for _, version := range []string{"HTTP/1.0", "HTTP/1.1"} {
+			up := newTCPUpstream(t, func(conn *net.TCPConn) {
+				_, _ = http.ReadRequest(bufio.NewReader(conn))
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+				tcpstate.AwaitDelivered(conn, patience, time.Time{})
+				_, _ = io.WriteString(conn, c.chunk)
+			})
+			up.url.Scheme = "http"
+			lines := make(chan string, 9)
+			g := newGateway(t, 1, nil, func(cfg *Config) {
+				cfg.Pools[0].Upstreams = []*url.URL{up.url}
+				cfg.AccessLog = AccessJSON
+				cfg.AccessWriter = writerFunc(func(b []byte) (int, error) { lines <- string(b); return len(b), nil })
+			})
+			client := g.dial()
+			client.send("GET / " + version + "\r\nHost: h\r\n\r\n")
+			if got, err := io.ReadAll(client.br); err == nil && version == "HTTP/1.0" {
+				t.Errorf("%s, %s: ends in order after %q", name, version, got)
+			}
+			if line := <-lines; !strings.Contains(line, c.log) || (c.log != "") != strings.Contains(line, `"error"`) {
+				t.Errorf("%s, %s: the log says %s", name, version, line)
+			}
+		}
+	}
+}
+
 // TestUpgradeRequired: an answer with status 426 says which protocol it wants (RFC 9110, section
 // 15.5.22).
 func TestUpgradeRequired(t *testing.T) {

@@ -174,7 +174,7 @@ func (ex *exchange) Informational(status int, fields http1.Fields) error {
 
 // Sends implements upstream.Caller: some of the body, at least, waits to be read.
 func (ex *exchange) Sends() bool {
-	return ex.http1 && ex.conn != nil && tcpstate.HasUnread(ex.conn.NetConn())
+	return ex.http1 && ex.conn != nil && (ex.request.Ahead > 0 || tcpstate.HasUnread(ex.conn.NetConn()))
 }
 
 // StopUpload implements upstream.Caller.
@@ -240,6 +240,9 @@ func (ex *exchange) answer(out *upstream.Request, res *upstream.Response) error 
 		delete(ex.Header(), name)
 	}
 	if err := ex.copyBody(res, buf[:], first); err != nil {
+		if errors.As(err, new(http1.Rule)) {
+			ex.failure, ex.attempt.out.verdict = err, verdictFailed
+		}
 		panic(http.ErrAbortHandler) // the client must not take it for whole
 	}
 	if len(res.Trailer) > 0 {

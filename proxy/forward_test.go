@@ -262,7 +262,12 @@ func TestContinueOnce(t *testing.T) {
 func TestContinueNotAwaited(t *testing.T) {
 	t.Parallel()
 	needDisconnectWatch(t)
-	const size = 300_000
+	for _, size := range []int{5, 300_000} { // with the head, and behind it
+		testContinueNotAwaited(t, size)
+	}
+}
+
+func testContinueNotAwaited(t *testing.T, size int) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +286,7 @@ func TestContinueNotAwaited(t *testing.T) {
 			return
 		}
 		began := time.Now()
-		if n, err := io.Copy(io.Discard, req.Body); n != size {
+		if n, err := io.Copy(io.Discard, req.Body); n != int64(size) {
 			t.Errorf("%d bytes of the body came, %v", n, err)
 		}
 		waited <- time.Since(began)

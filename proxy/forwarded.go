@@ -20,7 +20,7 @@ func (ex *exchange) forwarded(in *http1.Request, trusted bool) string {
 	}
 	last, _ := ex.conn.Memo.(*hop)
 	if last == nil || last.host != in.Host {
-		last = &hop{in.Host, forwarded(in, trusted)}
+		last = &hop{strings.Clone(in.Host), forwarded(in, trusted)} // not the head, of which Host is a part
 		ex.conn.Memo = last
 	}
 	return last.forwarded

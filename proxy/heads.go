@@ -29,7 +29,7 @@ func (v *visit) giveHead() {
 // headSize returns what the head of a request takes in memory, about.
 func headSize(r *http1.Request) int32 {
 	const each = 48 // of a field, beside its bytes
-	n := len(r.Target) + len(r.Host)
+	n := len(r.Target) + len(r.Host) + r.Ahead
 	for i := range r.Fields {
 		n += each + len(r.Fields[i].Name) + len(r.Fields[i].Value)
 	}

@@ -7,7 +7,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
+
+	"github.com/kgate/kgate/proxy/downstream"
+	"github.com/kgate/kgate/proxy/http1"
 )
+
+// TestForwardedPinsNothing: what a connection remembers of a request does not keep its head.
+func TestForwardedPinsNothing(t *testing.T) {
+	head := "Host: a" + strings.Repeat("x", 9000)
+	ex := new(exchange)
+	ex.http1, ex.conn = true, new(downstream.Conn)
+	ex.forwarded(&http1.Request{Host: head[6:7], Remote: "192.0.2.1:1"}, false)
+	if last := ex.conn.Memo.(*hop); last.host != "a" || unsafe.StringData(last.host) == unsafe.StringData(head[6:7]) {
+		t.Errorf("%q is a part of the head", last.host)
+	}
+}
 
 // TestHeadsOfWhoWaits: the heads of all requests that wait have a bound. One more is refused,
 // unless it has its slot at once.

@@ -254,6 +254,13 @@ func (w *answer) mustEnd() bool {
 	}
 }
 
+// endsByClose reports whether the end of the connection is that of the answer.
+func (w *answer) endsByClose() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.framing.Kind == http1.UntilClose
+}
+
 // isFollowed reports whether something of another request has come.
 func (w *answer) isFollowed() bool { return w.client.in.Len() > 0 || tcpstate.HasUnread(w.conn.raw) }
 

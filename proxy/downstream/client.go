@@ -132,6 +132,7 @@ func (cl *client) next() bool {
 	}
 	cl.in.Discard(n)
 	cl.in.Release()
+	w.request.Ahead = cl.in.Size()
 	cl.head.Reset()
 	return cl.serve(w, framing, expects)
 }
@@ -234,7 +235,9 @@ func (cl *client) serve(w *answer, framing http1.Framing, expects bool) bool {
 		return false
 	}
 	if !whole {
-		w.body.finish()
+		if w.body.finish(); w.endsByClose() {
+			c.Reset() // what ends in order is whole to its client
+		}
 		return false
 	}
 	if cfg.WriteTimeout == 0 {

@@ -16,6 +16,12 @@ func (onlyHTTP) Close()                                   {}
 
 func serveWith(t *testing.T, most int, h http.HandlerFunc) string {
 	t.Helper()
+	_, addr := serverWith(t, most, h)
+	return addr
+}
+
+func serverWith(t *testing.T, most int, h http.HandlerFunc) (*Server, string) {
+	t.Helper()
 	s, err := NewServer(Config{Handler: onlyHTTP{h}, MaxConnections: most})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +32,7 @@ func serveWith(t *testing.T, most int, h http.HandlerFunc) string {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	go func() { _ = s.Serve(l) }()
-	return l.Addr().String()
+	return s, l.Addr().String()
 }
 
 func say(t *testing.T, addr, what string) net.Conn {
@@ -52,6 +58,30 @@ func TestDrainingMakeRoom(t *testing.T) {
 	_, _ = c.Read(make([]byte, 1))
 	if d := time.Since(began); d > 2*time.Second {
 		t.Errorf("waited %v", d)
+	}
+}
+
+// TestShutdownAcceptsAll: who has connected while as many are served as may be is served before the server ends.
+func TestShutdownAcceptsAll(t *testing.T) {
+	t.Parallel()
+	proceed := make(chan struct{})
+	s, addr := serverWith(t, 2, func(http.ResponseWriter, *http.Request) { <-proceed })
+	var all []net.Conn
+	for range 6 {
+		all = append(all, say(t, addr, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(t.Context()) }()
+	time.Sleep(2500 * time.Millisecond) // longer than a server waits that does not know
+	close(proceed)
+	for _, c := range all {
+		if _, err := io.ReadFull(c, make([]byte, 12)); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close()
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

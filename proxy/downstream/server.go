@@ -275,15 +275,14 @@ func (s *Server) Connections() int { return s.limiter.connections() }
 // acceptAll lets nobody connect any more, and waits until all who have are accepted: a
 // listener that is closed before that resets them, with the requests that they have sent.
 func (s *Server) acceptAll(ctx context.Context) {
-	const handshake, most = 10 * time.Millisecond, 2 * time.Second // most: where max_connections are open
+	const handshake = 10 * time.Millisecond
 	s.mu.Lock()
 	listeners := slices.Clone(s.listeners)
 	s.mu.Unlock()
 	for _, l := range listeners {
 		tcpstate.ConnectNoMore(l.raw)
 	}
-	until := time.Now().Add(most)
-	for time.Sleep(handshake); ctx.Err() == nil && time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for time.Sleep(handshake); ctx.Err() == nil; time.Sleep(time.Millisecond) { // where max_connections are open, until some have ended
 		if !slices.ContainsFunc(listeners, func(l *listener) bool { return tcpstate.HasUnaccepted(l.raw) }) {
 			return
 		}

@@ -93,8 +93,12 @@ func judgeValue(b []byte) Rule {
 	}
 }
 
+// longestHost has what names in DNS may have at most; an address has less.
+const longestHost = 255
+
 // isHost reports whether b is a host, or a host and a port. Which form of an address or a name it
-// has does not matter, but that nobody finds its end elsewhere.
+// has does not matter, but that nobody finds its end elsewhere, and that it may be said again: upstreams
+// get it three times.
 func isHost(b []byte) bool {
 	host, port := b, []byte(nil)
 	if len(b) > 0 && b[0] == '[' {
@@ -119,7 +123,7 @@ func isHost(b []byte) bool {
 			return false
 		}
 	}
-	return len(port) == 0 || port[0] == ':' && (len(port) == 1 || all(port[1:], isDigit))
+	return len(host) <= longestHost && len(port) <= len(":65535") && (len(port) == 0 || port[0] == ':' && (len(port) == 1 || all(port[1:], isDigit)))
 }
 
 // authorityOf returns host and port of a target in absolute form; nil if it has another one. They

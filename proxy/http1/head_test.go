@@ -87,6 +87,8 @@ var requests = []struct {
 	{"two Hosts in HTTP/1.0", "GET / HTTP/1.0\r\nHost: h\r\nhost: i\r\n\r\n", ManyHosts},
 	{"an empty Host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", BadHost},
 	{"an empty Host in HTTP/1.0", "GET / HTTP/1.0\r\nHost: \r\n\r\n", BadHost},
+	{"a Host that is too long", "GET / HTTP/1.1\r\nHost: " + strings.Repeat("a", 256) + "\r\n\r\n", BadHost},
+	{"the longest Host", "GET / HTTP/1.1\r\nHost: " + strings.Repeat("a", 255) + ":65535\r\n\r\n", 0},
 	{"a list for a Host", "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", BadHost},
 	{"a Host with a user", "GET / HTTP/1.1\r\nHost: u@h\r\n\r\n", BadHost},
 	{"a Host with a path", "GET / HTTP/1.1\r\nHost: h/a\r\n\r\n", BadHost},

@@ -43,7 +43,7 @@ func (b *buffer) giveBack() {
 }
 
 // Input is what has been read from a connection and not used. It borrows a buffer to
-// read, and gives it back at a Release with nothing in it. It is for one goroutine at a time.
+// read, and gives it back at a Release, but for what is unused. It is for one goroutine at a time.
 type Input struct {
 	src  io.Reader
 	max  int
@@ -79,12 +79,26 @@ func (in *Input) Len() int { return in.w - in.r }
 // Discard uses n bytes of what Buffered returns.
 func (in *Input) Discard(n int) { in.r += n }
 
-// Release gives back the buffer if nothing unused is in it.
+// Release gives back the buffer, or takes a smaller one for what is unused.
 func (in *Input) Release() {
-	if in.buf != nil && in.r == in.w {
-		in.buf.giveBack()
-		in.buf, in.r, in.w = nil, 0, 0
+	var smaller *buffer
+	switch n := in.Len(); {
+	case in.buf == nil, n > 0 && n > len(in.buf.b)/2, n > 0 && len(in.buf.b) == minBuffer:
+		return
+	case n > 0:
+		smaller = lend(n)
+		copy(smaller.b, in.Buffered())
 	}
+	in.buf.giveBack()
+	in.buf, in.r, in.w = smaller, 0, in.Len()
+}
+
+// Size returns how much memory is held for what is unused.
+func (in *Input) Size() int {
+	if in.buf == nil {
+		return 0
+	}
+	return len(in.buf.b)
 }
 
 // drop gives the buffer back.

@@ -21,6 +21,7 @@ type Request struct {
 	Secure bool   // it came over TLS
 	Close  bool   // its client sends no other one over the connection
 	Fields Fields // of its head
+	Ahead  int    // bytes of memory for what has come behind its head; 0: nothing has
 
 	Body    io.ReadCloser // nil: there is none
 	Length  int64         // of the body; -1: it is not known
