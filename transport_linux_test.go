@@ -119,7 +119,7 @@ func TestTransportSwitchesUnasked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := rt.RoundTrip(req) //nolint:bodyclose // there is none
+		res, err := rt.RoundTrip(req)
 		if !errors.Is(err, errUnasked) {
 			t.Errorf("%v, %v", res, err)
 		}
