@@ -205,7 +205,7 @@ func (c *Core) depart() {
 		return
 	}
 	m, in := c.machine.View().Named(c.cfg.Name)
-	in = in && m.Boot == c.self.boot
+	in = in && m.Boot == c.self.boot && !c.self.void // void: the lease is over, the view may be old
 	if c.needed() {
 		c.spare = c.now
 	}

@@ -472,3 +472,12 @@ func TestLostOneLeaves(t *testing.T) {
 	o.Step(core.Leave{})
 	w.until(4*time.Second, func() bool { return o.Left && len(w.Leader().Core.Voters()) < 3 })
 }
+
+// One whose disk hangs cannot see that it is out. It leaves when its lease is over.
+func TestLeavesWithoutDisk(t *testing.T) {
+	w := started(t, 1, 2, time.Second)
+	o := w.other(w.Leader())
+	o.Hang()
+	o.Step(core.Leave{})
+	w.until(3*time.Second, func() bool { return o.Left })
+}
