@@ -195,7 +195,7 @@ func (m *Machine) replay() error {
 		if e.Kind == EventReceive {
 			errs = append(errs, m.receive(e))
 		} else {
-			errs = append(errs, m.local(e))
+			errs = append(errs, m.local(&e))
 		}
 	}
 	if len(m.arrived) > 0 {

@@ -1,6 +1,9 @@
 package kmutex
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // This file holds the tree and the line: requests that reverse paths, batches,
 // and the baton that goes along them.
@@ -90,10 +93,14 @@ func (m *Machine) pass(next Place, waited bool) {
 func (m *Machine) pump() {
 	switch {
 	case len(m.pending) == 0:
-	case m.parent == 0: // the last in line: join the open batch
-		if len(m.batches) == 0 {
-			m.batches = append(m.batches, m.newBatch(nil))
+	case m.baton && len(m.batches) == 0: // nobody waits: only those join a batch who lack a token
+		batch := m.newBatch(nil)
+		if left := m.pending[m.binding.Assign(m.pending, &m.fx):]; len(left) > 0 {
+			batch.Requests = slices.Clone(left)
+			m.batches = append(m.batches, batch)
 		}
+		m.pending = m.pending[:0]
+	case m.parent == 0: // the last in line: join the open batch
 		batch := &m.batches[len(m.batches)-1]
 		batch.Requests = append(batch.Requests, m.pending...)
 		m.pending = m.pending[:0]

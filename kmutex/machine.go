@@ -103,17 +103,19 @@ func (m *Machine) Step(e Event) (*Effects, error) {
 	m.fx.reset()
 	m.fx.self, m.fx.epoch = m.self, m.epoch
 	m.recorded = 0
-	return &m.fx, m.dispatch(e)
+	return &m.fx, m.dispatch(&e)
 }
 
-func (m *Machine) dispatch(e Event) error {
+// dispatch takes in an event. Events are large, and those of this node's own requests small: so
+// they are handed on as pointers, and only a message is copied.
+func (m *Machine) dispatch(e *Event) error {
 	switch e.Kind {
 	case EventFreeze:
 		return m.freeze(e.Epoch, e.K)
 	case EventInstall:
 		return m.install(e.Install)
 	case EventReceive:
-		return m.receive(e)
+		return m.receive(*e)
 	case EventAcquire:
 		if e.Request <= m.last || e.Request >= FirstAdopted {
 			return fmt.Errorf("%w: acquire %d after %d", errRequest, e.Request, m.last)
@@ -134,7 +136,7 @@ func (m *Machine) dispatch(e Event) error {
 
 // postpone keeps a local event for the next Install. A request that comes and goes
 // before it leaves nothing behind.
-func (m *Machine) postpone(e Event) {
+func (m *Machine) postpone(e *Event) {
 	switch e.Kind {
 	case EventAcquire:
 		m.arrived = append(m.arrived, e.Request)
@@ -145,6 +147,6 @@ func (m *Machine) postpone(e Event) {
 			m.fx.Note(Trace{Kind: TraceCancelled, Request: e.Request})
 			return
 		}
-		m.deferred = append(m.deferred, e)
+		m.deferred = append(m.deferred, *e)
 	}
 }

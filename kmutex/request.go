@@ -11,7 +11,7 @@ import (
 // messages of others.
 
 // local handles an event of this node's own requests or timers.
-func (m *Machine) local(e Event) error {
+func (m *Machine) local(e *Event) error {
 	switch e.Kind {
 	case EventAcquire:
 		m.pending = append(m.pending, e.Request)

@@ -54,8 +54,8 @@ type Effects struct {
 }
 
 func (fx *Effects) reset() {
-	*fx = Effects{
-		Adopted: fx.Adopted[:0], Messages: fx.Messages[:0], Grants: fx.Grants[:0], Gone: fx.Gone[:0], Ended: fx.Ended[:0],
-		Trace: fx.Trace[:0], Letters: fx.Letters[:0],
-	}
+	fx.Adopted, fx.Messages, fx.Grants, fx.Trace = fx.Adopted[:0], fx.Messages[:0], fx.Grants[:0], fx.Trace[:0]
+	fx.Letters, fx.Gone, fx.Ended = fx.Letters[:0], fx.Gone[:0], fx.Ended[:0]
+	fx.Doubled, fx.Faulty, fx.Unknown, fx.Begun, fx.Err = nil, nil, nil, nil, nil
+	fx.AskTimer, fx.Spread, fx.Whole, fx.Moved, fx.ChangeEpoch, fx.WakeAt = false, false, false, false, 0, 0
 }

@@ -174,8 +174,8 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 }
 
 // step adds the effects of an event.
-func (p *Pool) step(e kmutex.Event) error {
-	fx, err := p.machine.Step(e)
+func (p *Pool) step(e *kmutex.Event) error {
+	fx, err := p.machine.Step(*e)
 	for i := range fx.Messages {
 		p.send(&fx.Messages[i])
 	}
