@@ -85,9 +85,12 @@ func (n *Node) Acquire(ctx context.Context, pool string, options ...Option) (*Sl
 	if by.onWait != nil {
 		defer n.tellPlace(ctx, pool, by.onWait)()
 	}
-	var s *Slot
-	err := n.whenReady(ctx, func() (err error) {
-		s, err = n.acquire(ctx, pool, by, -1)
+	s, err := n.acquire(ctx, pool, &by, -1)
+	if err == nil || !n.mayPass(err) {
+		return s, err
+	}
+	err = n.whenReady(ctx, func() (err error) {
+		s, err = n.acquire(ctx, pool, &by, -1)
 		return err
 	})
 	return s, err
@@ -101,7 +104,7 @@ const tryFor = 100 * time.Millisecond
 // ErrIsolated if the node is not ready.
 func (n *Node) TryAcquire(ctx context.Context, pool string, options ...Option) (*Slot, error) {
 	by := askedBy(options)
-	return n.acquire(ctx, pool, by, tryFor)
+	return n.acquire(ctx, pool, &by, tryFor)
 }
 
 // Do calls work with a slot of the pool, and returns its error. Work's context ends when the slot
@@ -121,27 +124,35 @@ func (n *Node) Do(ctx context.Context, pool string, work func(context.Context) e
 	return err
 }
 
-// acquire asks once, and waits for that long in the line; negative: as long as ctx lasts.
-func (n *Node) acquire(ctx context.Context, pool string, by asked, longest time.Duration) (*Slot, error) {
+// acquire asks once, and waits for that long in the line; negative: as long as ctx lasts. While it
+// waits its goroutine has all this on its stack, and that of the functions below: what is
+// not needed then is in other functions.
+func (n *Node) acquire(ctx context.Context, pool string, by *asked, longest time.Duration) (*Slot, error) {
 	if err := n.check(ctx); err != nil {
 		return nil, err
 	}
 	o := new(owned)
-	req := admission.Request{Pool: pool, Client: by.client, Wait: longest, Holder: o}
+	req := admission.Request{Pool: pool, Client: by.client, Wait: longest, Holder: o, Span: spanIn(ctx)}
 	if by.note != "" {
 		req.Info = &admission.RequestInfo{Note: by.note}
 	}
-	if sc := trace.SpanContextFromContext(ctx); sc.IsSampled() {
-		id, span := sc.TraceID(), sc.SpanID()
-		req.Span = string(id[:]) + string(span[:])
-	}
-	if err := n.node.AcquireInto(ctx, &o.got, req); err != nil {
+	if err := n.node.AcquireInto(ctx, &o.got, &req); err != nil {
 		if n.stopping.Err() != nil && ctx.Err() == nil {
 			return nil, ErrClosed
 		}
 		return nil, n.refused(pool, err)
 	}
 	return o.given(), nil
+}
+
+// spanIn names the span of ctx, if it is sampled.
+func spanIn(ctx context.Context) string {
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsSampled() {
+		return ""
+	}
+	id, span := sc.TraceID(), sc.SpanID()
+	return string(id[:]) + string(span[:])
 }
 
 // refused translates the error of a request for a slot, or for a place in line.
@@ -170,12 +181,8 @@ func (n *Node) mayPass(err error) bool {
 	return errors.Is(err, ErrIsolated) || errors.Is(err, ErrUnknownPool) && n.NotReady() != ""
 }
 
-// whenReady calls do, and again while that fails only because the node is not ready.
+// whenReady calls do when the node is ready, and again while that fails only because it is not.
 func (n *Node) whenReady(ctx context.Context, do func() error) error {
-	err := do()
-	if err == nil || !n.mayPass(err) {
-		return err
-	}
 	const (
 		every = time.Second           // also to see that the node drains
 		pause = 10 * time.Millisecond // where it is ready, and refuses all the same

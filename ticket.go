@@ -63,10 +63,14 @@ func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration
 	}
 	by := askedBy(options)
 	var got admission.Ticket
-	err := n.whenReady(ctx, func() (err error) {
+	request := func() (err error) {
 		got, err = n.node.Tickets().RequestTicket(ctx, admission.Request{Pool: pool, Client: by.client}, ttl, by.note)
 		return n.ticketError(pool, err)
-	})
+	}
+	err := request()
+	if err != nil && n.mayPass(err) {
+		err = n.whenReady(ctx, request)
+	}
 	if err != nil {
 		return nil, err
 	}

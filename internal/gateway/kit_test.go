@@ -65,7 +65,7 @@ func (f lossFunc) LoseSlot() { f() }
 // Acquire returns the slot as this package has it.
 func (n *node) Acquire(ctx context.Context, req admission.Request) (*Slot, error) {
 	s := new(Slot)
-	if err := n.AcquireInto(ctx, s, req); err != nil {
+	if err := n.AcquireInto(ctx, s, &req); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -25,7 +25,7 @@ var _ admission.Slot = (*Slot)(nil)
 // nothing is held and no place in line is kept.
 func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (admission.Slot, error) {
 	s := new(Slot)
-	if err := g.AcquireInto(ctx, s, req); err != nil {
+	if err := g.AcquireInto(ctx, s, &req); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -33,13 +33,13 @@ func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (admission
 
 // AcquireInto is Acquire for a slot that is a part of something else: s is a zero Slot, and is
 // that of the request if the error is nil.
-func (g *Gateway) AcquireInto(ctx context.Context, s *Slot, req admission.Request) error {
+func (g *Gateway) AcquireInto(ctx context.Context, s *Slot, req *admission.Request) error {
 	p, err := g.ready(req.Pool)
 	if err != nil {
 		return err
 	}
 	s.pool = p
-	if err := s.enter(&req); err != nil || s.ready == nil {
+	if err := s.enter(req); err != nil || s.ready == nil {
 		return err
 	}
 	return s.await(ctx, req.Wait)

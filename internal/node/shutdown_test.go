@@ -25,7 +25,7 @@ func TestLeavingGivesNothingBackTooEarly(t *testing.T) {
 			}
 			released := make(chan struct{})
 			var slot Slot
-			err := n.AcquireInto(t.Context(), &slot, admission.Request{Pool: "p", Holder: lossFunc(func() {
+			err := n.AcquireInto(t.Context(), &slot, &admission.Request{Pool: "p", Holder: lossFunc(func() {
 				go func() {
 					defer close(released)
 					time.Sleep(300 * time.Millisecond) // until its connection is closed
@@ -63,13 +63,13 @@ func TestDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	slot := new(Slot)
-	if err := n.AcquireInto(t.Context(), slot, admission.Request{Pool: "p"}); err != nil {
+	if err := n.AcquireInto(t.Context(), slot, &admission.Request{Pool: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan *Slot)
 	go func() {
 		s := new(Slot)
-		if err := n.AcquireInto(t.Context(), s, admission.Request{Pool: "p", Wait: -1}); err != nil {
+		if err := n.AcquireInto(t.Context(), s, &admission.Request{Pool: "p", Wait: -1}); err != nil {
 			t.Error(err)
 		}
 		served <- s

@@ -27,7 +27,7 @@ type Slot struct {
 }
 
 // AcquireInto waits for a slot of a pool: see [gateway.Gateway.AcquireInto].
-func (n *Node) AcquireInto(ctx context.Context, s *Slot, req admission.Request) error {
+func (n *Node) AcquireInto(ctx context.Context, s *Slot, req *admission.Request) error {
 	if err := n.pools.gateway.AcquireInto(ctx, &s.own, req); err != nil {
 		arrived, _ := s.own.Times()
 		return n.refused(ctx, req.Pool, arrived, err)

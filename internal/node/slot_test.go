@@ -19,7 +19,7 @@ import (
 func TestOutcomes(t *testing.T) {
 	n := start(t, alone(t))
 	unknown := n.RedeemInto(t.Context(), new(Slot), "p", "x", nil)
-	pool := n.AcquireInto(t.Context(), new(Slot), admission.Request{Pool: "q"})
+	pool := n.AcquireInto(t.Context(), new(Slot), &admission.Request{Pool: "q"})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
