@@ -2,60 +2,10 @@ package kgate
 
 import (
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/netip"
-	"reflect"
 	"testing"
-	"time"
+
+	"github.com/kgate/kgate/internal/inside/fields"
 )
-
-// filled are values for the fields that are no numbers, texts, flags or structs.
-var filled = []any{
-	[]string{"x"},
-	[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-	func(*http.Request) netip.Addr { return netip.Addr{} }, slog.Default(), netip.MustParseAddr("10.0.0.1"), []byte("x"),
-	[][]byte{[]byte("x")},
-}
-
-// fill sets v, which was empty.
-func fill(t *testing.T, path string, v reflect.Value) {
-	t.Helper()
-	switch {
-	case v.Kind() == reflect.String:
-		v.SetString("x")
-	case v.CanInt():
-		v.SetInt(int64(time.Second))
-	case v.CanUint():
-		v.SetUint(1)
-	case v.CanFloat():
-		v.SetFloat(0.5)
-	case v.Kind() == reflect.Bool:
-		v.SetBool(true)
-	case v.Kind() == reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-	default:
-		for _, value := range filled {
-			if have := reflect.ValueOf(value); have.Type().AssignableTo(v.Type()) {
-				v.Set(have)
-				return
-			}
-		}
-		t.Fatalf("%s is a %v: say in this test how it is filled", path, v.Type())
-	}
-}
-
-// eachField calls do with each field below v, a struct, that is no struct of ours.
-func eachField(v reflect.Value, path string, do func(path string, v reflect.Value)) {
-	for i := range v.NumField() {
-		name := path + "." + v.Type().Field(i).Name
-		if f := v.Field(i); f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[netip.Addr]() {
-			eachField(f, name, do)
-		} else {
-			do(name, f)
-		}
-	}
-}
 
 // TestEveryFieldReachesTheNode: no field is forgotten on the way.
 func TestEveryFieldReachesTheNode(t *testing.T) {
@@ -66,17 +16,14 @@ func TestEveryFieldReachesTheNode(t *testing.T) {
 	for name, target := range map[string]func(*Config) any{
 		"Config": func(c *Config) any { return c }, "Pool": func(c *Config) any { return &c.Pools[0] },
 	} {
-		eachField(reflect.ValueOf(target(&Config{Pools: make([]Pool, 1)})).Elem(), name, func(path string, _ reflect.Value) {
+		empty := Config{Pools: make([]Pool, 1)}
+		fields.Each(t, name, target(&empty), nil, func(path string, fill func(any)) {
 			if elsewhere[path] {
 				return
 			}
 			seen++
-			empty, c := Config{Pools: make([]Pool, 1)}, Config{Pools: make([]Pool, 1)}
-			eachField(reflect.ValueOf(target(&c)).Elem(), name, func(at string, v reflect.Value) {
-				if at == path {
-					fill(t, path, v)
-				}
-			})
+			c := Config{Pools: make([]Pool, 1)}
+			fill(target(&c))
 			if fmt.Sprintf("%#v", c.node()) == fmt.Sprintf("%#v", empty.node()) {
 				t.Errorf("%s changes nothing", path)
 			}

@@ -73,6 +73,7 @@ var allowed = map[string][]string{
 	"internal/mutant":              {},
 	"internal/timing":              {},
 	"internal/nametest":            {},
+	"internal/inside/fields":       {},
 	"client":                       {"internal/admission", "internal/drift", "internal/problems", "internal/socket"},
 	"internal/demo":                {},
 	"replication":                  {"chordring", "internal/admission", "kmutex"},
