@@ -78,7 +78,7 @@ var allowed = map[string][]string{
 	"internal/demo":                {},
 	"replication":                  {"chordring", "internal/admission", "kmutex"},
 	"replication/disk":             {"internal/journal", "kmutex", "replication"},
-	"internal/gateway":             {"internal/peercall", "internal/admission", "coordinator", "internal/drift", "internal/pace", "internal/pool", "kmutex", "internal/membership", "internal/oncelog", "replication", "replication/disk", "internal/transport"},
+	"internal/gateway":             {"internal/peercall", "internal/admission", "coordinator", "internal/drift", "internal/pace", "internal/pool", "kmutex", "internal/membership", "internal/oncelog", "replication", "replication/disk", "internal/transport", "internal/transport/wire"},
 	"internal/pool":                {"internal/admission", "internal/drift", "kmutex", "replication"},
 	"lab/sim":                      {},
 	"lab/network":                  {"lab/sim"},
