@@ -165,7 +165,7 @@ func (c Config) Validate() error {
 			bad("pool %q is given twice", p.Name)
 		}
 		pools[p.Name] = &p
-		for _, msg := range checkUpstreams(p.all(), "http", "https", "h2c", schemeUnix, schemeTCP) {
+		for _, msg := range checkUpstreams(p.all(), poolSchemes...) {
 			bad("pool %q: %s", p.Name, msg)
 		}
 		if p.Transport.DialTimeout < 0 || p.Transport.IdleTimeout < 0 {
@@ -217,7 +217,7 @@ func (r Route) check(pools map[string]*Pool) []string {
 	case r.Pool == "" && len(r.Upstreams) == 0:
 		msgs = append(msgs, "no upstream")
 	case r.Pool == "":
-		msgs = append(msgs, checkUpstreams(r.Upstreams, "http", "https", "h2c", schemeUnix)...)
+		msgs = append(msgs, checkUpstreams(r.Upstreams, routeSchemes...)...)
 		if r.Transport.DialTimeout < 0 || r.Transport.IdleTimeout < 0 {
 			msgs = append(msgs, "negative timeout of a connection")
 		}
@@ -255,6 +255,27 @@ func (r Route) check(pools map[string]*Pool) []string {
 		}
 	}
 	return msgs
+}
+
+// The schemes of upstreams, and of those of a pool.
+var (
+	routeSchemes = []string{"http", "https", "h2c", schemeUnix}
+	poolSchemes  = append(slices.Clone(routeSchemes), schemeTCP)
+)
+
+// CheckServer returns an error unless u means one server, with nothing behind the URL.
+func CheckServer(u *url.URL) error {
+	msgs := checkUpstreams([]*url.URL{u}, poolSchemes...)
+	if isService(u) {
+		msgs = append(msgs, fmt.Sprintf("%q is the name of SRV records, which may be any number of servers", u.Host))
+	}
+	if u.Fragment != "" {
+		msgs = append(msgs, "the URL ends with #")
+	}
+	if len(msgs) == 0 {
+		return nil
+	}
+	return errors.New(msgs[0])
 }
 
 func checkUpstreams(us []*url.URL, schemes ...string) []string {

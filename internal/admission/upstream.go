@@ -43,6 +43,16 @@ func UpstreamURL(u *url.URL) string {
 	return bare.String()
 }
 
+// UpstreamServer returns one text for all URLs that mean the same server and path: without what stands
+// behind it, in small letters, with a port and without a last slash.
+func UpstreamServer(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if port := map[string]string{"http": ":80", "h2c": ":80", "https": ":443"}[u.Scheme]; u.Port() == "" && host != "" {
+		host += port
+	}
+	return u.Scheme + "://" + host + strings.TrimSuffix(u.EscapedPath(), "/")
+}
+
 // SumOfK returns the sum of the upstreams' own k, and how many upstreams have one. A name of several
 // servers counts as one upstream.
 func SumOfK(upstreams []*url.URL) (k, have int) {

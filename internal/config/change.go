@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -108,7 +109,11 @@ func (c *Config) changes(next *Config) []Change {
 			continue
 		}
 		walk(keyPools+"[]", reflect.ValueOf(p), reflect.ValueOf(was), func(s setting) {
-			note(key+strings.TrimPrefix(s.key, keyPools+"[]"), show(s.std), show(s.value), effectOf(s.key))
+			effect := effectOf(s.key)
+			if before, after := upstreamsIn(s.std), upstreamsIn(s.value); after != nil && slices.Equal(before, after) {
+				effect = EffectNewPool // they differ in k
+			}
+			note(key+strings.TrimPrefix(s.key, keyPools+"[]"), show(s.std), show(s.value), effect)
 		})
 	}
 	for _, p := range c.Pools {
@@ -120,6 +125,23 @@ func (c *Config) changes(next *Config) []Change {
 	all = append(all, listChanges(keyTCP, summaries(c.Listen.TCP), summaries(next.Listen.TCP))...)
 	all = append(all, listChanges(keyErrorPages, summaries(c.ErrorPages), summaries(next.ErrorPages))...)
 	return append(all, listChanges(keyRoutes, summaries(c.Routes), summaries(next.Routes))...)
+}
+
+// upstreamsIn returns the upstreams in a value of the configuration, without their k; nil: it has none.
+func upstreamsIn(v reflect.Value) []string {
+	all, _ := v.Interface().([]*url.URL)
+	out := make([]string, 0, len(all))
+	for _, u := range all {
+		if bare := *u; isK(u.Fragment) {
+			bare.Fragment = ""
+			u = &bare
+		}
+		out = append(out, u.String())
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // comparedWhole are the lists of groups: their entries are compared with each other, not

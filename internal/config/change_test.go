@@ -88,3 +88,26 @@ func TestLines(t *testing.T) {
 		t.Errorf("%q", lines)
 	}
 }
+
+// TestReloadUpstreamK: a k of upstreams counts for a new pool only.
+func TestReloadUpstreamK(t *testing.T) {
+	const file = "node: {name: gw}\npools:\n  - {name: p, %s}\n"
+	plain, each := `k: 4, upstreams: ["http://h:1", "http://h:2"]`, `upstreams: [{url: "http://h:1", k: 2}, {url: "http://h:2", k: 2}]`
+	for _, change := range []struct {
+		from, to string
+		want     Effect
+	}{
+		{plain, each, EffectNewPool}, {each, plain, EffectNewPool}, {each, strings.Replace(each, "k: 2", "k: 3", 1), EffectNewPool},
+		{plain, strings.Replace(plain, "h:2", "h:3", 1), EffectReload},
+	} {
+		_, changes := mustParse(t, fmt.Sprintf(file, change.from)).Reload(mustParse(t, fmt.Sprintf(file, change.to)))
+		for _, c := range changes {
+			if c.Effect != change.want {
+				t.Errorf("%s: %s -> %s (%s), want %s", c.Key, c.Old, c.New, c.Effect, change.want)
+			}
+		}
+		if len(changes) == 0 {
+			t.Error("no change")
+		}
+	}
+}

@@ -88,12 +88,6 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 // isService reports whether the host of an upstream is the name of SRV records.
 func isService(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") }
 
-// server returns an upstream without its weight or its k.
-func server(u *url.URL) string {
-	s, _, _ := strings.Cut(u.String(), "#")
-	return s
-}
-
 func fragmentOf(u *url.URL) string {
 	if u == nil {
 		return ""

@@ -228,8 +228,8 @@ func (v *validator) backup(key string, p Pool) {
 		if b == nil || v.src.broken(key+".upstreams") {
 			continue
 		}
-		if slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && server(u) == server(b) }) {
-			v.wrong(at, quote(server(b))+" is among the upstreams, too", "keep one of the two")
+		if slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && admission.UpstreamServer(u) == admission.UpstreamServer(b) }) {
+			v.wrong(at, quote(admission.UpstreamURL(b))+" is among the upstreams, too", "keep one of the two")
 		}
 		if !p.serves(b.Scheme == schemeTCP) {
 			v.wrong(at, "has no upstream to stand in for", "write an upstream of the same kind, http or tcp, under upstreams")

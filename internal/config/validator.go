@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // validator collects what is wrong with a configuration.
@@ -76,9 +78,10 @@ func (v *validator) upstreams(key string, us []*url.URL, schemes []string) {
 		if wrong != "" {
 			continue
 		}
-		if seen[server(u)] {
-			v.wrong(at, quote(server(u))+" is listed twice", "keep one of the two")
+		server := admission.UpstreamServer(u)
+		if seen[server] {
+			v.wrong(at, quote(admission.UpstreamURL(u))+" is listed twice", "keep one of the two")
 		}
-		seen[server(u)] = true
+		seen[server] = true
 	}
 }

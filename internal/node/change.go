@@ -10,6 +10,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/proxy"
 )
 
 // SetK changes a pool's k over the whole cluster from was, or from any value if was is 0.
@@ -42,11 +43,39 @@ func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
 // SetUpstreamK changes the k of one upstream of a pool over the whole cluster from was, or from any
 // value if was is 0. It adds an upstream that the pool does not have, unless k is 0.
 func (p *pools) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
-	u, err := url.Parse(upstream)
-	if err != nil || u.Scheme == "" || upstream != admission.UpstreamURL(u) {
-		return fmt.Errorf("%w: %.100q is not the URL of an upstream", membership.ErrCommand, upstream)
+	cluster := p.peers.cluster
+	if agreed, known := cluster.View().Pool(pool); known {
+		if err := checkUpstream(agreed.Classes, upstream); err != nil {
+			return fmt.Errorf("%w: %w", membership.ErrCommand, err)
+		}
 	}
-	return p.peers.cluster.SetUpstreamK(ctx, pool, upstream, k, was)
+	return cluster.SetUpstreamK(ctx, pool, upstream, k, was)
+}
+
+// checkUpstream returns an error unless a pool whose upstreams have a k of their own has the upstream,
+// or may have it.
+func checkUpstream(classes []membership.Class, upstream string) error {
+	if slices.ContainsFunc(classes, func(c membership.Class) bool { return c.Upstream == upstream }) {
+		return nil
+	}
+	u, err := url.Parse(upstream)
+	if err != nil {
+		return errors.New("that is not the URL of an upstream")
+	}
+	if err := proxy.CheckServer(u); err != nil {
+		return err
+	}
+	for _, c := range classes {
+		have, err := url.Parse(c.Upstream)
+		switch {
+		case err != nil:
+		case admission.UpstreamServer(have) == admission.UpstreamServer(u):
+			return fmt.Errorf("the pool has this server as %s", c.Upstream)
+		case (have.Scheme == "tcp") != (u.Scheme == "tcp"):
+			return fmt.Errorf("%.100s is of another kind than %s: a pool is for TCP connections or for requests", upstream, c.Upstream)
+		}
+	}
+	return nil
 }
 
 // SetRate changes a pool's rate over the whole cluster, and returns when it holds

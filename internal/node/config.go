@@ -112,15 +112,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// capacities returns the configured k of each pool, by name.
-func (c Config) capacities() map[string]int {
-	out := make(map[string]int, len(c.Pools))
-	for _, p := range c.Pools {
-		out[p.Name] = p.K
-	}
-	return out
-}
-
 // limits returns the limits of the pools, by name.
 func (c Config) limits() map[string]Limits {
 	out := make(map[string]Limits, len(c.Pools))

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -24,8 +25,8 @@ type report struct {
 
 	awake awake
 
-	capacities atomic.Pointer[map[string]int]           // k as it is configured here, by pool
-	longest    atomic.Pointer[map[string]time.Duration] // holds, by pool
+	specs   atomic.Pointer[map[string]membership.Pool] // as they are configured here
+	longest atomic.Pointer[map[string]time.Duration]   // holds, by pool
 }
 
 var (
@@ -78,15 +79,18 @@ func (r *report) status() admin.Status {
 	for _, p := range r.pools.gateway.Pools() {
 		s.Pools = append(s.Pools, r.pool(view, p))
 	}
-	s.Gateway.Troubles = slices.Concat(r.cfg.Troubles(), r.unlike(s.Pools), r.disk(), r.forgotten(s.Pools))
+	s.Gateway.Troubles = slices.Concat(r.cfg.Troubles(), r.unlike(), r.disk(), r.forgotten(s.Pools))
 	s.Events = r.peers.history.recent(time.Now())
 	return s
 }
 
 // configure takes over the values of a configuration that reports need.
 func (r *report) configure(cfg Config) {
-	k := cfg.capacities()
-	r.capacities.Store(&k)
+	specs := make(map[string]membership.Pool, len(cfg.Pools))
+	for i := range cfg.Pools {
+		specs[cfg.Pools[i].Name] = cfg.Pools[i].spec()
+	}
+	r.specs.Store(&specs)
 	longest := make(map[string]time.Duration, len(cfg.Pools))
 	for i := range cfg.Pools {
 		longest[cfg.Pools[i].Name] = cfg.Pools[i].HoldMax
@@ -97,13 +101,47 @@ func (r *report) configure(cfg Config) {
 // holdMax returns how long a pool's slots may be held; 0: there is no limit.
 func (r *report) holdMax(pool string) time.Duration { return (*r.longest.Load())[pool] }
 
-// unlike names the pools whose k differs from this gateway's configuration.
-func (r *report) unlike(pools []admin.Pool) []string {
+// unlike says where the k of pools and upstreams differs from this gateway's configuration.
+func (r *report) unlike() []string {
 	var out []string
-	for _, p := range pools {
-		if k := (*r.capacities.Load())[p.Name]; k > 0 && k != p.K {
-			out = append(out, fmt.Sprintf("pool %s has k %d, and the configuration here says %d: write %d there, or kgate pool set %s --k %d", p.Name, p.K, k, p.K, p.Name, k))
+	for _, agreed := range r.peers.cluster.View().Pools {
+		if spec, ok := (*r.specs.Load())[agreed.Name]; ok {
+			out = append(out, unlike(&agreed, &spec)...)
 		}
+	}
+	return out
+}
+
+func unlike(agreed, spec *membership.Pool) []string {
+	var out []string
+	say := func(format string, args ...any) {
+		out = append(out, "pool "+agreed.Name+fmt.Sprintf(format, args...))
+	}
+	switch each := agreed.Classes != nil; {
+	case !each && spec.Classes != nil:
+		say(": the configuration here gives each upstream a k of its own, which does not count: the cluster has agreed on k %d for all of them together. Write k: %d, or give the pool another name", agreed.K, agreed.K)
+	case each && spec.Classes == nil:
+		say(": the configuration here has one k, which does not count: the cluster has agreed on a k for each upstream. Write them (kgate upstreams), or give the pool another name")
+	case !each && agreed.K != spec.K:
+		say(" has k %d, and the configuration here says %d: write %d there, or kgate pool set %s --k %d", agreed.K, spec.K, agreed.K, agreed.Name, spec.K)
+	}
+	if agreed.Classes == nil || spec.Classes == nil {
+		return out
+	}
+	written := kOfEach(spec.Classes)
+	for _, c := range agreed.Classes {
+		k, ok := written[c.Upstream]
+		delete(written, c.Upstream)
+		switch set := fmt.Sprintf("kgate pool set %s --upstream %s --k %d", agreed.Name, c.Upstream, k); {
+		case c.Name != "" || k == c.K: // one of a name's servers, or as it should be
+		case ok:
+			say(": k of %s is %d, and the configuration here says %d: write %d there, or %s", c.Upstream, c.K, k, c.K, set)
+		default:
+			say(": the upstream %s, with k %d, is not in the configuration here: write it there, or %s", c.Upstream, c.K, set)
+		}
+	}
+	for _, url := range slices.Sorted(maps.Keys(written)) {
+		say(": the upstream %s gets no requests, and the configuration here says k %d: remove it there, or kgate pool set %s --upstream %s --k %d", url, written[url], agreed.Name, url, written[url])
 	}
 	return out
 }
@@ -173,7 +211,7 @@ func (r *report) State() telemetry.State {
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
 			Oldest: r.pools.gateway.Oldest(p.Name), QueueLimit: p.QueueLimit,
 			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]telemetry.UpstreamState),
-			Configured: (*r.capacities.Load())[p.Name], OldestHold: r.pools.gateway.Crowd(p.Name).OldestHold,
+			Configured: (*r.specs.Load())[p.Name].K, OldestHold: r.pools.gateway.Crowd(p.Name).OldestHold,
 		}
 		if p.Rate != (membership.Rate{}) {
 			state.Rates = map[string]telemetry.RateState{
