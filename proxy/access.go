@@ -225,11 +225,11 @@ func appendJSONString(b []byte, s string) []byte {
 			i++
 		default:
 			r, size := utf8.DecodeRuneInString(s[i:])
-			if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
-				r = utf8.RuneError
+			if i += size; unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+				b = append(b, '\\', 'u', hex[r>>12], hex[r>>8&0xf], hex[r>>4&0xf], hex[r&0xf])
+				continue
 			}
-			b = utf8.AppendRune(b, r) // what is no UTF-8 becomes U+FFFD, too
-			i += size
+			b = utf8.AppendRune(b, r) // what is no UTF-8 becomes U+FFFD
 		}
 	}
 	return append(b, '"')

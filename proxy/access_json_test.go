@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/http1"
@@ -17,7 +18,7 @@ import (
 
 // TestAccessJSONIsWhatSlogWrites: the two ways to write a structured line say the same.
 func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
-	for _, path := range []string{"/plain", "/quo\"te\\", "/umlaut-\u00fc-\u2028", "/ctl-\x01\x7f\n", "/bad-\xff\xfe"} {
+	for _, path := range []string{"/plain", "/quo\"te\\", "/umlaut-\u00fc-\u2028", "/ctl-\x01\x7f\n", "/bad-\xff\xfe", "/c1-\u009b\u0085"} {
 		var out strings.Builder
 		log := slog.New(slog.NewJSONHandler(&out, nil)).With(slog.String("gateway", "gw-1"))
 		var line string
@@ -37,6 +38,9 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(line), &got); err != nil || strings.Count(line, "\n") != 1 {
 			t.Fatalf("%v: %s", err, line)
+		}
+		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' }) {
+			t.Errorf("what controls a terminal is in %q", line)
 		}
 		delete(want, "time")
 		delete(got, "time")
