@@ -92,9 +92,11 @@ type Pool struct {
 	// QueueTimeout is the longest wait of requests through Middleware and the proxy of package gateway, default
 	// 60 s; negative: no limit. Acquire waits as long as its context lasts.
 	QueueTimeout time.Duration
-	// Fair serves the clients of this node in turn, one request each. The nodes do not know
-	// each other's clients: a client that asks at three nodes has three turns.
-	Fair bool
+	// Fair gives each client that waits an equal share of the slots, in time, over all nodes; by
+	// ClientWeights, if it is named there: how many shares a client has, by the value of
+	// ClientHeader, the address, or the name that [Client] gives. They must be the same on all nodes.
+	Fair          bool
+	ClientWeights map[string]float64
 	// ClientLimit is how many requests of one client may wait at this node, ClientInFlight
 	// how many slots it may have, ClientTickets how many tickets. 0: no limit.
 	ClientLimit, ClientInFlight, ClientTickets int
@@ -137,6 +139,12 @@ func (p *Pool) node() node.Pool {
 			Name: p.Name, QueueTimeout: p.QueueTimeout, HoldMax: p.HoldMax, TicketTTL: p.TicketTTL, ClientHeader: p.ClientHeader,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair,
 		},
+	}
+	for name, weight := range p.ClientWeights {
+		if out.Limits.Weights == nil {
+			out.Limits.Weights = make(map[string]float64)
+		}
+		out.Limits.Weights[name], out.Limits.Weights[proxy.ClientKey(name)] = weight, weight
 	}
 	if p.EarlyBinding {
 		out.Binding = admission.BindingEarly

@@ -27,6 +27,9 @@ func (s *snapshot) clientAddr(ctx context.Context, r *http1.Request) netip.Addr 
 	return clientAddr(r, s.cfg.TrustedProxies)
 }
 
+// ClientKey returns the key of clients whose header has this value.
+func ClientKey(value string) string { return digest([]string{value}) }
+
 // digest returns a short key for a header's values, which may be long, and secret.
 func digest(values []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(values, "\x00")))

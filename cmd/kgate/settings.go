@@ -124,7 +124,7 @@ func nodePools(cfg *config.Config) ([]gateway.Pool, error) {
 		out = append(out, gateway.Pool{
 			Pool: kgate.Pool{
 				Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
-				QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair,
+				QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, ClientWeights: clientWeights(p.Queue.Weights),
 				ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
 				ClientHeader: p.Queue.PerClient.Key.Header, TicketTTL: p.TicketTTL, HoldMax: p.Hold.Max,
 			},
@@ -157,6 +157,14 @@ func waitingPage(p config.Page) (*proxy.Page, error) {
 		return nil, fmt.Errorf("queue.page.template: %w", err)
 	}
 	return page, nil
+}
+
+func clientWeights(all []config.ClientWeight) map[string]float64 {
+	out := make(map[string]float64, len(all))
+	for _, w := range all {
+		out[w.Client] = w.Weight
+	}
+	return out
 }
 
 // unbounded translates a duration: the file's 0 is no bound, the proxy's its default.

@@ -20,7 +20,7 @@ var poolSettings = map[string]string{
 	"Upstreams": "Upstreams", "Backup": "Backup",
 	"Health.Path": "Health.Path", "Health.Interval": "Health.Interval", "Health.Timeout": "Health.Timeout",
 	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter", "Health.SlowStart": "Health.SlowStart",
-	"Queue.Timeout": "QueueTimeout", "Queue.Limit": "QueueLimit", "Queue.Order": "Fair",
+	"Queue.Timeout": "QueueTimeout", "Queue.Limit": "QueueLimit", "Queue.Order": "Fair", "Queue.Weights": "ClientWeights",
 	"Queue.PerClient.Key.Header": "ClientHeader", "Queue.PerClient.Limit": "ClientLimit", "Queue.PerClient.InFlight": "ClientInFlight",
 	"Queue.Page.Enabled": "Page", "Queue.Page.Keep": "", "Queue.Page.Template": "", // without a page these mean nothing
 	"Queue.PerClient.Tickets": "ClientTickets", "Hold.Max": "HoldMax", "Hold.Idle": "HoldIdle", "Hold.MinUpload": "MinUpload", "Hold.MinDownload": "MinDownload",
@@ -61,6 +61,8 @@ func change(t *testing.T, path string, v reflect.Value, ca string) {
 		v.SetInt(v.Int() + int64(time.Second))
 	case v.Kind() == reflect.Bool:
 		v.SetBool(!v.Bool())
+	case v.Type() == reflect.TypeFor[[]config.ClientWeight]():
+		v.Set(reflect.ValueOf([]config.ClientWeight{{Client: "x", Weight: 3}}))
 	case v.Type() == reflect.TypeFor[[]*url.URL]():
 		v.Set(reflect.ValueOf([]*url.URL{{Scheme: "http", Host: path}}))
 	default:

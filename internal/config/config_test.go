@@ -154,13 +154,13 @@ routes:
 	if b.K != 8 || b.Queue.Limit != 9 || b.Queue.Timeout != time.Minute || b.Name != "b" {
 		t.Errorf("b = %+v: what it says itself must win over what it merges", b)
 	}
-	if cc.K != 8 || cc.Queue != a.Queue || cc.Upstreams[0].String() != "http://127.0.0.1:9000" {
+	if cc.K != 8 || !reflect.DeepEqual(cc.Queue, a.Queue) || cc.Upstreams[0].String() != "http://127.0.0.1:9000" {
 		t.Errorf("c = %+v", cc)
 	}
 	if d.Binding != admission.BindingEarly || d.K != 8 {
 		t.Errorf("d = %+v", d)
 	}
-	if e := c.Pools[4]; e.Binding != admission.BindingEarly || e.K != 9 || e.Queue != a.Queue || e.Name != "e" {
+	if e := c.Pools[4]; e.Binding != admission.BindingEarly || e.K != 9 || !reflect.DeepEqual(e.Queue, a.Queue) || e.Name != "e" {
 		t.Errorf("e = %+v, what it merges merges, too", e)
 	}
 }

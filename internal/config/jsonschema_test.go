@@ -87,6 +87,7 @@ func scalarSchema(path string, t reflect.Type) *schema {
 		reflect.TypeFor[AutoDuration]():  "^(auto|" + durationPattern + ")$",
 		reflect.TypeFor[Rate]():          `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)([GMK]i|[GMk])?B/s|([0-9]+(\.[0-9]*)?|\.[0-9]+)[GMk]bit/s)$`,
 		reflect.TypeFor[ClientKey]():     "^(ip|header:[^ :]+)$",
+		reflect.TypeFor[ClientWeight]():  "^.+=[0-9.]+$",
 		reflect.TypeFor[HeaderField]():   "^[^ :]+:.*[^ ]",
 		reflect.TypeFor[Status]():        "^[45]([0-9][0-9]|xx)$",
 	}

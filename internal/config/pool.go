@@ -64,9 +64,12 @@ type Queue struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// Limit is how many requests may wait; one more is refused at once.
 	Limit int `yaml:"limit"`
-	// Order says which of this gateway's waiting requests is next: the oldest, or with
-	// fair the oldest of the client whose turn it is here.
+	// Order says which request is next: the oldest, or with fair the oldest of a client whose
+	// turn it is. A client's share of the slots counts over all gateways.
 	Order Order `yaml:"order"`
+	// Weights are how many shares clients have in the order fair, each "CLIENT=SHARES", with what
+	// per_client.key says; others have 1. The same on every gateway.
+	Weights []ClientWeight `yaml:"weights"`
 	// PerClient limits the share of one client.
 	PerClient PerClient `yaml:"per_client"`
 	Page      Page      `yaml:"page"`
@@ -247,6 +250,14 @@ func (v *validator) queue(key string, q Queue) {
 	v.duration(key+".timeout", q.Timeout, 1)
 	v.whole(key+".limit", q.Limit, 1, math.MaxInt32)
 	oneOf(v, key+".order", q.Order, orders)
+	for i, w := range q.Weights {
+		if slices.ContainsFunc(q.Weights[:i], func(other ClientWeight) bool { return other.Client == w.Client }) {
+			v.wrong(fmt.Sprintf("%s.weights[%d]", key, i), quote(w.Client)+" is listed twice", "keep one of the two")
+		}
+	}
+	if len(q.Weights) > 0 && q.Order != OrderFair {
+		v.wrong(key+".weights", "has no effect: the order is not fair", "write order: fair beside it, or remove it")
+	}
 	if name := q.PerClient.Key.Header; name != "" && !isHeaderName(name) {
 		v.wrong(key+".per_client.key", quote(name)+" is not the name of a header", "write a header such as header:X-Api-Key")
 	}

@@ -35,6 +35,7 @@ var (
 		reflect.TypeFor[AutoDuration]():  "auto or a duration, such as 2ms",
 		reflect.TypeFor[Rate]():          "a rate, such as 100MiB/s",
 		reflect.TypeFor[ClientKey]():     "ip or a header, such as header:X-Api-Key",
+		reflect.TypeFor[ClientWeight]():  `a client's weight, such as "gold=3"`,
 		reflect.TypeFor[Status]():        "a status, such as 503 or 5xx",
 		reflect.TypeFor[HeaderField]():   `a header field, such as "X-Real-IP: {client}" (in quotes)`,
 	}

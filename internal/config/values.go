@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,6 +118,32 @@ func (k *ClientKey) UnmarshalText(text []byte) error {
 func isHeaderName(s string) bool {
 	return s != "" && len(s) <= 64 &&
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
+}
+
+// ClientWeight is the weight of one client.
+type ClientWeight struct {
+	Client string
+	Weight float64
+}
+
+// String formats w as the file has it.
+func (w ClientWeight) String() string {
+	return w.Client + "=" + strconv.FormatFloat(w.Weight, 'g', -1, 64)
+}
+
+// UnmarshalText reads a client, = and a number.
+func (w *ClientWeight) UnmarshalText(text []byte) error {
+	const hint = `write a client, = and how many shares it has, such as "gold=3"`
+	at := strings.LastIndexByte(string(text), '=')
+	if at < 1 {
+		return problem(quote(string(text))+" is not a client's weight", hint)
+	}
+	weight, err := strconv.ParseFloat(string(text[at+1:]), 64)
+	if err != nil || !(weight >= 0.01 && weight <= 100) {
+		return problem(quote(string(text))+" has no weight from 0.01 to 100", hint)
+	}
+	*w = ClientWeight{string(text[:at]), weight}
+	return nil
 }
 
 // AutoDuration is a duration, or auto: derived from something else. Duration is then

@@ -25,9 +25,8 @@ type claims struct {
 	guests   map[*guest]struct{}
 	events   []ownEvent // for the machine, in order
 	rate     serviceRate
-	hold     time.Duration // moving mean of the holds that have ended
-	idle     signal        // no request waits or is in flight
-	newest   time.Time     // arrival of the youngest request that was admitted
+	idle     signal    // no request waits or is in flight
+	newest   time.Time // arrival of the youngest request that was admitted
 }
 
 // ownEvent is an event of the machine that this gateway's own requests cause.
@@ -44,7 +43,7 @@ type guest struct {
 
 func newClaims(shared *poolEnv) claims {
 	return claims{
-		queue:  queue{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client)},
+		queue:  queue{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client), shares: newShares(), bound: -1},
 		shared: shared, held: make(map[*pool.Ticket]*claim), guests: make(map[*guest]struct{}),
 	}
 }
@@ -121,12 +120,13 @@ func (c *claims) release(s *claim) {
 	case slotGranted:
 		if !s.at.IsZero() {
 			const weight = 8 // as in serviceRate
-			if held := c.shared.moment().Sub(s.at); c.hold == 0 {
-				c.hold = held
+			if held := c.shared.moment().Sub(s.at); c.usual == 0 {
+				c.usual = held
 			} else {
-				c.hold += (held - c.hold) / weight
+				c.usual += (held - c.usual) / weight
 			}
 		}
+		c.pay(s, c.shared.moment(), true)
 		c.use(-1)
 		c.released(s)
 		c.shared.spans.leave(s)
@@ -146,6 +146,7 @@ func (c *claims) release(s *claim) {
 func (c *claims) again(s *claim) {
 	s.state, s.ready = slotWaiting, make(chan struct{})
 	c.waiting++
+	c.pay(s, c.shared.moment(), true)
 	c.use(-1)
 	c.returned(s)
 	c.want(kmutex.EventReturn, s.request)

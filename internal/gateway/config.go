@@ -172,9 +172,11 @@ type PoolConfig struct {
 	// TicketTTL is the longest time to live of a ticket that is taken here. Default
 	// [admission.DefaultTicketTTL].
 	TicketTTL time.Duration
-	// Fair lets the clients in one after the other: each has one place in line at
-	// a time. Otherwise requests come in as they arrived.
+	// Fair gives clients equal shares of the slots, in time, over all gateways. Otherwise
+	// requests come in as they arrived.
 	Fair bool
+	// Weights are the shares of clients in that order, by name; 1 for those that have none.
+	Weights map[string]float64
 	// AskInterval is the least time between two requests for places in line.
 	// 0: four times the number of gateways times the one-way delay.
 	AskInterval time.Duration
@@ -194,6 +196,11 @@ func (c PoolConfig) validate() error {
 	}
 	if c.TicketTTL != 0 && (c.TicketTTL < admission.MinTTL || c.TicketTTL > admission.MaxTTL) {
 		return fmt.Errorf("TicketTTL is %v: use from %v to %v, or 0", c.TicketTTL, admission.MinTTL, admission.MaxTTL)
+	}
+	for name, w := range c.Weights {
+		if !(w > 0) {
+			return fmt.Errorf("the weight of client %q is %v: use a positive number", name, w)
+		}
 	}
 	if c.AskInterval < 0 {
 		return fmt.Errorf("AskInterval is %v: use a positive duration, or 0", c.AskInterval)

@@ -55,6 +55,7 @@ func (p *poolDriver) settle() {
 			p.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: p.placeNext(p.moment())})
 		case p.pull.complete():
 			p.endPull()
+		case p.turn():
 		default:
 			return
 		}

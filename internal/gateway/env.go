@@ -132,8 +132,9 @@ func (e *env) end() {
 // The names of the calls.
 const (
 	ticketsCall = "tickets"
-	lineCall    = "line/"  // with the pool
-	fleetCall   = "fleet/" // with the path, for the fleet handler of [Gateway.Start]
+	lineCall    = "line/"   // with the pool
+	sharesCall  = "shares/" // with the pool
+	fleetCall   = "fleet/"  // with the path, for the fleet handler of [Gateway.Start]
 )
 
 // maxAnswer bounds an answer. The longest is a gateway's part of a line, 20 bytes for

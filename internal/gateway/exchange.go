@@ -40,6 +40,13 @@ func (g *Gateway) Answer(ctx context.Context, _ transport.Caller, name string, b
 		}
 		return json.Marshal(lineOf(p))
 	}
+	if pool, ours := strings.CutPrefix(name, sharesCall); ours {
+		p := g.pool(pool)
+		if p == nil {
+			return nil, admission.ErrUnknownPool
+		}
+		return p.hearShares(body)
+	}
 	if path, ours := strings.CutPrefix(name, fleetCall); ours {
 		if h := g.fleet.Load(); h != nil {
 			return answerBy(ctx, *h, "/"+path, body)

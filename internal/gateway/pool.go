@@ -37,6 +37,7 @@ type poolDriver struct {
 
 	claims
 	bandwidth
+	turns   turns
 	pull    pull
 	barred  []string    // upstreams that cannot be reached from here
 	classed atomic.Bool // upstreams have a k of their own
@@ -57,6 +58,7 @@ func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
 	p.ask = p.timer(func() { p.step(kmutex.Event{Kind: kmutex.EventAskDue}) })
 	p.wake = p.timer(func() { p.apply(p.core.Wake(p.clock())) })
 	p.pull.timer = p.timer(p.endPull)
+	p.turns.timer = p.timer(p.countShares)
 	return p
 }
 
@@ -77,7 +79,7 @@ func (p *poolDriver) close() {
 
 // stopTimers is for the end. The caller holds the lock.
 func (p *poolDriver) stopTimers() {
-	for _, t := range []*time.Timer{p.ask, p.wake, p.pull.timer} {
+	for _, t := range []*time.Timer{p.ask, p.wake, p.pull.timer, p.turns.timer} {
 		t.Stop()
 	}
 }
@@ -224,7 +226,7 @@ func (p *poolDriver) placeNow(s *claim) {
 // To enter the line takes more stack than to wait for a slot, and the runtime does not
 // shrink a stack of 8 KiB again: so a goroutine that is going to wait does not do it.
 func (p *poolDriver) placeSoon() {
-	if p.placing || len(p.due) == 0 || p.ctx.Err() != nil {
+	if p.placing || len(p.due) == 0 && !p.mayTurn() || p.ctx.Err() != nil {
 		return
 	}
 	p.placing = true

@@ -58,7 +58,7 @@ func lineOf(p *poolDriver) lineView {
 			v.Held = append(v.Held, p.now().Sub(s.at))
 		}
 	}
-	v.Hold = p.hold
+	v.Hold = p.usual
 	return v
 }
 

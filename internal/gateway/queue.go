@@ -25,6 +25,14 @@ type queue struct {
 	clients map[string]*client        // where they are distinguished
 	due     []*claim                  // that get their places in line next, in this order
 	room    [2]*claim                 // for due while it is short
+	// In the order fair: what clients have had, and from it: who has had more than bound takes no
+	// place in line while another one waits; negative: nobody waits. A client has so many places as
+	// window says. Turned is when these were found.
+	shares
+	bound  float64
+	window int
+	turned time.Time
+	usual  time.Duration // moving mean of the holds that have ended
 }
 
 // client is a client with requests that wait, or hold slots, here.
@@ -67,6 +75,9 @@ func (q *queue) join(s *claim, key string) {
 		q.clients[key] = c
 	}
 	s.client = c
+	if c.waiting == 0 && q.limits.Fair {
+		q.comes(key)
+	}
 	c.waiting++
 	if !q.mayPlace(c) {
 		c.behind = append(c.behind, s)
@@ -96,7 +107,7 @@ func (q *queue) placeNext(now time.Time) kmutex.Request {
 
 // mayPlace reports whether one more request of c may take a place in line.
 func (q *queue) mayPlace(c *client) bool {
-	if q.limits.Fair && c.inLine > 0 {
+	if q.limits.Fair && (c.inLine >= max(1, q.window) || q.isAhead(c)) {
 		return false
 	}
 	return q.limits.ClientInFlight == 0 || c.inLine+c.held < q.limits.ClientInFlight
@@ -118,8 +129,100 @@ func (q *queue) admitted(s *claim) {
 	}
 	c.inLine--
 	c.held++
+	if q.limits.Fair {
+		s.paid = q.share(c.key).hold
+		q.charge(c.key, s.paid.Seconds()/q.weight(c.key))
+	}
 	q.advance(c)
 	q.waitEnded(c)
+}
+
+// pay charges what s has held beyond what it has paid for. At its end what it has paid too much comes back.
+func (q *queue) pay(s *claim, now time.Time, end bool) {
+	if s.client == nil || !q.limits.Fair || s.at.IsZero() {
+		return
+	}
+	held := now.Sub(s.at)
+	if held > s.paid || end {
+		q.charge(s.client.key, (held-s.paid).Seconds()/q.weight(s.client.key))
+		s.paid = held
+	}
+	if end {
+		const weight = 8 // as in serviceRate
+		if sh := q.share(s.client.key); sh.hold == 0 {
+			sh.hold = held
+		} else {
+			sh.hold += (held - sh.hold) / weight
+		}
+	}
+}
+
+func (q *queue) weight(key string) float64 {
+	if w := q.limits.Weights[key]; w > 0 {
+		return w
+	}
+	return 1
+}
+
+// isAhead reports whether a client has had so much more than another one that waits that it is not its turn.
+func (q *queue) isAhead(c *client) bool { return q.bound >= 0 && q.share(c.key).served > q.bound }
+
+// turn finds out whose turn it is, and makes those due that may take a place in line now; who is
+// ahead only if so many tokens are free here.
+func (q *queue) turn(now time.Time, k, places, free int) {
+	q.turned = now
+	least, waiting, weight := -1.0, 0, 0.0
+	for key, c := range q.clients {
+		weight += q.weight(key)
+		if c.waiting == 0 {
+			continue
+		}
+		if served := q.share(key).served; least < 0 || served < least {
+			least = served
+		}
+		if !q.isAhead(c) {
+			waiting++
+		}
+	}
+	if q.fresh(now) {
+		weight += q.active
+	}
+	if q.bound = q.floor(now, least); q.bound >= 0 {
+		q.bound += q.quantum(k, weight)
+	}
+	waiting = max(1, waiting)
+	q.window = (places + waiting - 1) / waiting
+	var next []*client
+	for _, c := range q.clients {
+		if len(c.behind) > 0 && (q.mayPlace(c) || free > 0) {
+			next = append(next, c)
+		}
+	}
+	slices.SortFunc(next, func(a, b *client) int { return cmp.Compare(q.share(a.key).served, q.share(b.key).served) })
+	for _, c := range next {
+		q.advance(c)
+	}
+	for _, c := range next {
+		if free > len(q.due) && len(c.behind) > 0 && c.inLine == 0 && (q.limits.ClientInFlight == 0 || c.held < q.limits.ClientInFlight) {
+			q.makeDue(c.next())
+			c.inLine++
+		}
+	}
+}
+
+// quantum is by how much one may be ahead: a hold, and what a client has while the news of it makes
+// its way to the others.
+func (q *queue) quantum(k int, weight float64) float64 {
+	return q.usual.Seconds() + float64(k)/max(1, weight)*2*sharesEvery.Seconds()
+}
+
+// waits returns the clients that wait or hold slots here, and whether they wait.
+func (q *queue) waits() map[string]bool {
+	all := make(map[string]bool, len(q.clients))
+	for key, c := range q.clients {
+		all[key] = c.waiting > 0
+	}
+	return all
 }
 
 // released notes that s, which was in, gives its slot back.

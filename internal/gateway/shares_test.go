@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+)
+
+// tally counts what clients have had, as an upstream would: slot-seconds since its begin, and for how
+// long slots were idle while somebody waited.
+type tally struct {
+	mu      sync.Mutex
+	k       int
+	from    time.Time
+	had     map[string]time.Duration
+	waiting int
+	inUse   int
+	last    time.Time
+	idle    time.Duration // slot-seconds
+}
+
+func (c *tally) move(waiting, inUse int) {
+	now := time.Now()
+	if c.waiting > 0 && now.After(c.from) {
+		from := c.last
+		if from.Before(c.from) {
+			from = c.from
+		}
+		c.idle += time.Duration(c.k-c.inUse) * now.Sub(from)
+	}
+	c.last = now
+	c.waiting += waiting
+	c.inUse += inUse
+}
+
+// use is one request of a client that holds its slot for so long.
+func (c *tally) use(t *testing.T, n *node, client string, hold time.Duration) {
+	c.mu.Lock()
+	c.move(1, 0)
+	c.mu.Unlock()
+	s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1, Client: client})
+	c.mu.Lock()
+	c.move(-1, 1)
+	c.mu.Unlock()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	began := time.Now()
+	time.Sleep(hold)
+	s.Release()
+	c.mu.Lock()
+	c.move(0, -1)
+	if began.Before(c.from) {
+		began = c.from
+	}
+	c.had[client] += max(0, time.Since(began))
+	c.mu.Unlock()
+}
+
+// demand is a client's: so many requests at a time at each of these gateways.
+type demand struct {
+	client string
+	at     []int
+	load   int
+	hold   time.Duration
+	weight float64
+}
+
+// TestFairShares: clients in turn over all gateways have equal shares of the slot-seconds, or by
+// their weights, wherever they ask and however long they hold, and no slot is idle for it.
+func TestFairShares(t *testing.T) {
+	const ms = time.Millisecond
+	seeds := uint64(1)
+	if os.Getenv("KGATE_SOAK") != "" {
+		seeds = 20
+	}
+	for _, c := range []struct {
+		name    string
+		clients []demand
+	}{
+		{"10:1 at one gateway", []demand{{"hog", []int{0}, 100, 50 * ms, 1}, {"small", []int{0}, 10, 50 * ms, 1}}},
+		{"10:1 at two", []demand{{"hog", []int{0}, 100, 50 * ms, 1}, {"small", []int{1}, 10, 50 * ms, 1}}},
+		{"10:1 at two, far from home", []demand{{"hog", []int{2}, 100, 50 * ms, 1}, {"small", []int{1}, 10, 50 * ms, 1}}},
+		{"at three and at one", []demand{{"hog", []int{0, 1, 2}, 34, 50 * ms, 1}, {"small", []int{1}, 10, 50 * ms, 1}}},
+		{"holds 1:10 at one", []demand{{"hog", []int{0}, 100, 50 * ms, 1}, {"small", []int{0}, 10, 500 * ms, 1}}},
+		{"holds 1:10 at two", []demand{{"hog", []int{0}, 100, 50 * ms, 1}, {"small", []int{1}, 10, 500 * ms, 1}}},
+		{"holds 10:1 at one", []demand{{"hog", []int{2}, 100, 500 * ms, 1}, {"small", []int{2}, 10, 50 * ms, 1}}},
+		{"holds 10:1 at two", []demand{{"hog", []int{0}, 100, 500 * ms, 1}, {"small", []int{1}, 10, 50 * ms, 1}}},
+		{"holds 10:1 at three and one", []demand{{"hog", []int{0, 1, 2}, 34, 500 * ms, 1}, {"small", []int{1}, 10, 50 * ms, 1}}},
+		{"weights 3:1 at one", []demand{{"hog", []int{0}, 100, 50 * ms, 1}, {"small", []int{0}, 10, 50 * ms, 3}}},
+		{"weights 3:1 at two", []demand{{"hog", []int{0}, 100, 50 * ms, 1}, {"small", []int{1}, 10, 50 * ms, 3}}},
+		{"weights 1:3 at two, holds 10:1", []demand{{"hog", []int{0}, 100, 500 * ms, 3}, {"small", []int{1}, 10, 50 * ms, 1}}},
+		{"four clients", []demand{{"a", []int{0}, 100, 50 * ms, 1}, {"b", []int{1}, 10, 500 * ms, 1}, {"c", []int{2, 0}, 10, 50 * ms, 1}, {"d", []int{2}, 20, 100 * ms, 1}}},
+	} {
+		for _, delay := range []time.Duration{100 * time.Microsecond, ms} {
+			for seed := range seeds {
+				t.Run(fmt.Sprintf("%s, delay %v, seed %d", c.name, delay, seed), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { fairShares(t, c.clients, delay, seed) })
+				})
+			}
+		}
+	}
+}
+
+func fairShares(t *testing.T, clients []demand, delay time.Duration, seed uint64) {
+	const k = 6
+	cfg := PoolConfig{Fair: true, Weights: make(map[string]float64)}
+	total := 0.0
+	for _, d := range clients {
+		cfg.Weights[d.client] = d.weight
+		total += d.weight
+	}
+	f := newFleet(t, 3, k, admission.BindingLate, delay, cfg)
+	all := f.all()
+	count := &tally{k: k, from: time.Now().Add(time.Second), had: make(map[string]time.Duration)}
+	// A lead is bounded, so it is a smaller part of a longer time: with more clients it is as large.
+	lasts := time.Duration(len(clients)) * 5 * time.Second
+	if len(clients) > 2 {
+		lasts *= 2
+	}
+	end := count.from.Add(lasts)
+	var wg sync.WaitGroup
+	for i, d := range clients {
+		for j, at := range d.at {
+			for l := range d.load {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(seed, uint64(i*1000_000+j*10_000+l)))
+					for time.Now().Before(end) {
+						count.use(t, all[at], d.client, time.Duration(float64(d.hold)*(0.5+r.Float64())))
+					}
+				})
+			}
+		}
+	}
+	time.Sleep(time.Until(end))
+	count.mu.Lock()
+	count.move(0, 0)
+	sum := time.Duration(0)
+	for _, had := range count.had {
+		sum += had
+	}
+	for _, d := range clients {
+		share := count.had[d.client].Seconds() / sum.Seconds() * total / d.weight
+		t.Logf("%s has %.3f of its share", d.client, share)
+		if math.Abs(share-1) > 0.1 {
+			t.Errorf("%s has %.3f of its share", d.client, share)
+		}
+	}
+	idle := count.idle.Seconds() / (k * lasts.Seconds())
+	if t.Logf("%.1f %% idle while somebody waited", 100*idle); idle > 0.05 {
+		t.Errorf("%.1f %% idle while somebody waited", 100*idle)
+	}
+	count.mu.Unlock()
+	wg.Wait()
+	f.check()
+}
+
+// TestSharesOutliveHome: when home is lost, the next one learns from each gateway what that knows, and
+// what was told is not counted twice. Without news of home a gateway goes by its own clients.
+func TestSharesOutliveHome(t *testing.T) {
+	now := time.Now()
+	home, here, next := newQueue(), newQueue(), newQueue()
+	tell := func(to *queue) {
+		sent := here.tell(1, map[string]bool{"x": true})
+		here.learn(now, sent, to.hear(now, sent, map[string]bool{"y": true}))
+	}
+	home.charge("y", 2)
+	here.charge("x", 10)
+	tell(home)
+	tell(home)
+	if x := home.of["x"].served; x != 10 || here.of["x"].served != 10 || here.least != 2 {
+		t.Errorf("home counts %v, the gateway %v, the least is %v", x, here.of["x"].served, here.least)
+	}
+	here.charge("x", 1) // home is lost before it is told
+	tell(next)
+	tell(next)
+	if x := next.of["x"].served; x != 11 || here.of["x"].served != 11 {
+		t.Errorf("the next home counts %v, the gateway %v", x, here.of["x"].served)
+	}
+	here.least = 2
+	if far, near := here.floor(now, 11), here.floor(now.Add(sharesKeep), 11); far != 2 || near != 11 {
+		t.Errorf("the least is %v with news of home, and %v without", far, near)
+	}
+	here.comes("new")
+	if had := here.of["new"].served; had != 11 {
+		t.Errorf("who comes has had %v", had)
+	}
+}
+
+func newQueue() *queue { return &queue{shares: newShares(), bound: -1} }
