@@ -52,7 +52,7 @@ var reasons = []row{
 	{Isolated, "isolated", http.StatusServiceUnavailable, true, "this gateway is not in touch with the others, or not yet, and may not admit requests"},
 	{ClientLimit, "client_limit", http.StatusTooManyRequests, false, "this client has as many requests or tickets here as it may"},
 	{Cancelled, "cancelled", http.StatusServiceUnavailable, true, "an operator has taken this request out of the line"},
-	{UpstreamDown, "upstream_down", http.StatusServiceUnavailable, false, "no upstream of this pool is available: each fails its health check, or SRV records name none"},
+	{UpstreamDown, "upstream_down", http.StatusServiceUnavailable, false, "no upstream that this request may use is available here: each fails its health check, or SRV records name none"},
 }
 
 func (r Reason) row() row {
