@@ -1,22 +1,32 @@
 package cluster
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 )
 
 // Ports that outlive a process lie below the range from which the system takes
 // ports for outgoing connections, so that none of those is in the way when the
-// process comes back.
-const firstPort, lastPort = 20_000, 32_000
+// process comes back. Tests of several packages run at once: each takes whole blocks of ports, by a
+// lock that ends with its process.
+const (
+	firstPort = 20_000
+	blocks    = 120
+	blockSize = 100
+)
 
 var ports = struct {
-	mu   sync.Mutex
-	next int
-}{next: os.Getpid() * 100 % (lastPort - firstPort)} // tests of other packages may run, too
+	mu    sync.Mutex
+	block int        // that was locked last
+	next  int        // in it
+	locks []*os.File // of this process, open as long as it runs
+}{block: -1, next: blockSize}
 
 // ReservePort returns an address on loopback that is free for TCP and UDP and is
 // not returned again.
@@ -24,15 +34,39 @@ func ReservePort(tb testing.TB) string {
 	tb.Helper()
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
-	for range lastPort - firstPort {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+ports.next))
-		ports.next = (ports.next + 1) % (lastPort - firstPort)
-		if free(addr) {
+	for {
+		if ports.next == blockSize {
+			if err := lockBlock(); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+ports.block*blockSize+ports.next))
+		if ports.next++; free(addr) {
 			return addr
 		}
 	}
-	tb.Fatal("no port is free")
-	return ""
+}
+
+// lockBlock takes the next block that no process has.
+func lockBlock() error {
+	dir := filepath.Join(os.TempDir(), "kgate-test-ports")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for ports.block++; ports.block < blocks; ports.block++ {
+		f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(ports.block)), os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil {
+			return err
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			ports.locks, ports.next = append(ports.locks, f), 0
+			return nil
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("all %d blocks of ports are taken: other tests run", blocks)
 }
 
 func free(addr string) bool {

@@ -281,5 +281,5 @@ func TestSetUpstreamK(t *testing.T) {
 	}
 	at := "http://" + c.Gateways[0].Admin
 	expect(t, 1, []string{"of which one"}, "pool", "set", PoolName, "--k", "30", "--admin", at)
-	expect(t, 1, []string{"not the URL"}, "pool", "set", PoolName, "--upstream", "10.0.0.1", "--k", "3", "--admin", at)
+	expect(t, 1, []string{"the scheme of upstream"}, "pool", "set", PoolName, "--upstream", "10.0.0.1", "--k", "3", "--admin", at)
 }
