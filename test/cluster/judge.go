@@ -245,3 +245,20 @@ func (j *Judge) AwaitInFlight(tb testing.TB, what string, since time.Time, n int
 	tb.Logf("%s: %v until %d were in flight, bound %v", what, took.Round(time.Millisecond), n, bound)
 	return took
 }
+
+// LogPools logs what each gateway says of its pools.
+func (c *Cluster) LogPools(tb testing.TB) {
+	tb.Helper()
+	for _, g := range c.Gateways {
+		s, err := g.Status(tb.Context())
+		if err != nil {
+			tb.Logf("%s: %v", g.Name, err)
+			continue
+		}
+		for i := range s.Pools {
+			p := &s.Pools[i]
+			tb.Logf("%s: pool %s, epoch %d, in flight %d, waiting %d, baton here %t, free tokens here %d, withheld %d",
+				g.Name, p.Name, p.Epoch, p.InFlight, p.Waiting, p.BatonHere, p.FreeTokensHere, p.Withheld)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package netns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -320,15 +319,24 @@ func (w *world) awaitWhole(t *testing.T, heal time.Time) {
 		arrivals := w.judge.Since(heal.Add(whole))
 		i := slices.IndexFunc(arrivals, func(a cluster.Arrival) bool { return a.InFlight >= k })
 		if i < 0 {
-			return errors.New("not all slots are in use after the fault")
+			return fmt.Errorf("not all slots are in use after the fault, at most %d", mostInFlight(arrivals))
 		}
 		whole = arrivals[i].At.Sub(heal)
 		return nil
 	})
 	if err != nil {
+		w.cluster.LogPools(t)
 		t.Fatal(err)
 	}
 	timing.Within(t, "whole after the end of the fault", whole, healed)
+}
+
+func mostInFlight(arrivals []cluster.Arrival) int {
+	most := 0
+	for _, a := range arrivals {
+		most = max(most, a.InFlight)
+	}
+	return most
 }
 
 func (w *world) checkK(t *testing.T) {
