@@ -21,8 +21,12 @@ import (
 
 // filled are values for the fields of types that the root does not have.
 var filled = []any{
-	func(context.Context) ([]string, error) { return nil, nil }, []*url.URL{{Host: "x"}}, []proxy.Route{{Pool: "x"}},
-	[]proxy.TCP{{Pool: "x"}}, []*proxy.ErrorPage{{}}, func() []string { return nil }, trace.TracerProvider(noop.NewTracerProvider()),
+	func(context.Context) ([]string, error) { return nil, nil },
+	[]*url.URL{{Host: "x"}},
+	[]proxy.Route{{Pool: "x"}},
+	[]proxy.TCP{{Pool: "x"}},
+	[]*proxy.ErrorPage{{}},
+	func() []string { return nil }, trace.TracerProvider(noop.NewTracerProvider()),
 	io.Discard, new(telemetry.Metrics), prometheus.Gatherer(prometheus.NewRegistry()), func(*telemetry.State) {},
 	http.NotFoundHandler(), func() {},
 }

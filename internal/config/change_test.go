@@ -97,7 +97,9 @@ func TestReloadUpstreamK(t *testing.T) {
 		from, to string
 		want     Effect
 	}{
-		{plain, each, EffectNewPool}, {each, plain, EffectNewPool}, {each, strings.Replace(each, "k: 2", "k: 3", 1), EffectNewPool},
+		{plain, each, EffectNewPool},
+		{each, plain, EffectNewPool},
+		{each, strings.Replace(each, "k: 2", "k: 3", 1), EffectNewPool},
 		{plain, strings.Replace(plain, "h:2", "h:3", 1), EffectReload},
 	} {
 		_, changes := mustParse(t, fmt.Sprintf(file, change.from)).Reload(mustParse(t, fmt.Sprintf(file, change.to)))

@@ -13,7 +13,12 @@ import (
 
 // values for the fields that are no numbers, texts, flags or structs.
 var values = []any{
-	[]string{"x"}, []byte("x"), [][]byte{[]byte("x")}, map[string]float64{"x": 1}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, netip.MustParseAddr("10.0.0.1"),
+	[]string{"x"},
+	[]byte("x"),
+	[][]byte{[]byte("x")},
+	map[string]float64{"x": 1},
+	[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	netip.MustParseAddr("10.0.0.1"),
 	func(*http.Request) netip.Addr { return netip.Addr{} }, slog.Default(),
 }
 
