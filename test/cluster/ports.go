@@ -70,6 +70,9 @@ func lockBlock() error {
 }
 
 func free(addr string) bool {
+	// A process that is being started has this one's listeners until its own program runs.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return false
