@@ -157,13 +157,6 @@ func (q *queue) pay(s *claim, now time.Time, end bool) {
 	}
 }
 
-func (q *queue) weight(key string) float64 {
-	if w := q.limits.Weights[key]; w > 0 {
-		return w
-	}
-	return 1
-}
-
 // isAhead reports whether a client has had so much more than another one that waits that it is not its turn.
 func (q *queue) isAhead(c *client) bool { return q.bound >= 0 && q.share(c.key).served > q.bound }
 

@@ -200,6 +200,14 @@ func (q *queue) leastOf(clients map[string]bool) (least, weight float64) {
 	return least, weight
 }
 
+// weight returns a client's weight: its slot-seconds count as so many times fewer.
+func (q *queue) weight(key string) float64 {
+	if w := q.limits.Weights[key]; w > 0 {
+		return w
+	}
+	return 1
+}
+
 // lookAround takes in, at home, who is elsewhere.
 func (q *queue) lookAround(now time.Time) {
 	for node, h := range q.heard {

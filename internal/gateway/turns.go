@@ -3,11 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/pool"
 )
 
 // turns is when a pool in the order fair counts its clients' shares, and tells home.
@@ -15,37 +13,6 @@ type turns struct {
 	timer   *time.Timer
 	running bool
 	telling bool
-}
-
-// turnGap is the least time between two looks at all clients, for each of them: so that a look takes a
-// small part of the time, however many there are.
-const turnGap = 10 * time.Microsecond
-
-// mayTurn reports whether a client that is ahead may take a place because a token is free here.
-func (p *poolDriver) mayTurn() bool {
-	return p.limits.Fair && p.core.State() == pool.Installed && p.core.Machine().FreeHere() > 0
-}
-
-// turn has clients take places in line whose turn it is, and reports whether any is due.
-func (p *poolDriver) turn() bool {
-	if !p.limits.Fair || p.core.State() != pool.Installed || len(p.clients) == 0 {
-		return false
-	}
-	if !p.turns.running {
-		p.turns.running = true
-		p.turns.timer.Reset(sharesEvery)
-	}
-	now := p.moment()
-	if len(p.due) > 0 || now.Sub(p.turned) < time.Duration(len(p.clients))*turnGap && p.core.Machine().FreeHere() == 0 {
-		return false
-	}
-	// As many places as slots come free until a further one can be asked for; one while nothing is known.
-	places := 1
-	if p.usual > 0 {
-		places += int(math.Ceil(float64(p.spec.K) * float64(p.askInterval(p.limits.AskInterval)) / float64(p.usual)))
-	}
-	p.queue.turn(now, p.spec.K, places, p.core.Machine().FreeHere())
-	return len(p.due) > 0
 }
 
 // countShares charges those who hold slots, and tells home.
