@@ -68,8 +68,8 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 		return err
 	}
 	p := g.pool(name)
-	if p == nil {
-		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
+	if p == nil { // its view is not here yet, as is usual for a moment after a restart
+		return fmt.Errorf("%w: %w: %q", transport.ErrNotYet, admission.ErrUnknownPool, name)
 	}
 	return p.take(from, l)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -60,5 +61,12 @@ func TestPendingBounds(t *testing.T) {
 		if err := p.put(now.Add(pendingForget+1), 2, "later", c.m); err != nil {
 			t.Errorf("%s: later: %v", name, err)
 		}
+	}
+}
+
+// A letter about a pool that no view has explained here yet is not refused for good: it is sent again.
+func TestLetterBeforeItsPool(t *testing.T) {
+	if err := new(Gateway).ReceivePayload(2, poolTopic+"new", []byte("{}")); !errors.Is(err, transport.ErrNotYet) {
+		t.Error(err)
 	}
 }
