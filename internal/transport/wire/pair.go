@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Version of all that gateways say to each other, in the preamble. 5: one connection for each pair of processes;
+// Version of all that gateways say to each other, in the preamble. 6: one connection for each pair of processes;
 // tokens have classes.
-const Version = 5
+const Version = 6
 
 // Hello is what each end says first.
 type Hello struct {
