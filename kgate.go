@@ -15,7 +15,7 @@ import (
 )
 
 // Node is one gateway of a cluster, in this process. Its methods are safe for
-// concurrent use.
+// concurrent use. Those of a Node that [Start] did not return fail, or panic if they cannot fail.
 type Node struct {
 	node    *node.Node
 	cfg     Config
@@ -107,8 +107,8 @@ func (n *Node) end(why error) error {
 // Ready waits until the node takes part in the cluster and may admit requests. It
 // returns the cause of ctx's end, with what was missing, or why the node has ended.
 func (n *Node) Ready(ctx context.Context) error {
-	if n == nil || n.node == nil {
-		return errNotStarted
+	if err := n.misused(ctx); err != nil {
+		return err
 	}
 	waits, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,13 +125,35 @@ func (n *Node) Ready(ctx context.Context) error {
 	}
 }
 
-// check returns why nothing can be asked of the node.
-func (n *Node) check(ctx context.Context) error {
+// stranger reports whether n is a Node that was not started.
+func (n *Node) stranger() bool { return n == nil || n.node == nil }
+
+// started returns the node inside, for methods that cannot fail.
+func (n *Node) started() *node.Node {
+	if n.stranger() {
+		panic(errNotStarted)
+	}
+	return n.node
+}
+
+// misused returns what is wrong with a call, whatever the state of the node.
+func (n *Node) misused(ctx context.Context) error {
 	switch {
-	case n == nil || n.node == nil:
+	case n.stranger():
 		return errNotStarted
 	case ctx == nil:
 		return errNilContext
+	default:
+		return nil
+	}
+}
+
+// check returns why nothing can be asked of the node.
+func (n *Node) check(ctx context.Context) error {
+	if err := n.misused(ctx); err != nil {
+		return err
+	}
+	switch {
 	case n.stopping.Err() != nil:
 		return ErrClosed
 	case ctx.Err() != nil: // a caller that has gone would not Release
@@ -144,7 +166,7 @@ func (n *Node) check(ctx context.Context) error {
 // NotReady says why the node may not admit requests now; empty: it may.
 func (n *Node) NotReady() string {
 	switch {
-	case n == nil || n.node == nil:
+	case n.stranger():
 		return "the node was not started"
 	case n.stopping.Err() != nil:
 		return "the node is closed"
@@ -155,19 +177,28 @@ func (n *Node) NotReady() string {
 
 // told returns what the node inside has answered, as this package tells it.
 func (n *Node) told(err error) error {
-	if err != nil && n.stopping.Err() != nil {
-		return ErrClosed
+	if err == nil {
+		return nil
+	}
+	if ended := n.check(context.Background()); ended != nil {
+		return ended
 	}
 	return outside(err)
 }
 
 // Done is closed when the node has ended: by Shutdown or Close, at an operator's
 // request, or because it cannot go on. [Node.Err] returns which.
-func (n *Node) Done() <-chan struct{} { return n.done }
+func (n *Node) Done() <-chan struct{} {
+	n.started()
+	return n.done
+}
 
 // Err returns nil while the node runs, then ErrClosed or the reason why it could not go
 // on.
 func (n *Node) Err() error {
+	if n.stranger() {
+		return errNotStarted
+	}
 	select {
 	case <-n.done:
 	default:
@@ -181,12 +212,17 @@ func (n *Node) Err() error {
 // BeginDrain is for before the Shutdown of a server whose clients keep their connections. Waiting
 // requests are refused with ErrDraining, and so is a new one for which no slot is free here at
 // once; with Config.ServeWaiting both are served. Answers of [Node.Middleware] end their connections. Call Shutdown afterwards.
-func (n *Node) BeginDrain() { n.node.BeginDrain() }
+func (n *Node) BeginDrain() { n.started().BeginDrain() }
 
 // Drain takes the node out of service. New and waiting requests are refused with
 // ErrDraining; with Config.ServeWaiting those that wait are served. It returns when no slot is in
 // use here, or with ctx's error. The node stays in the cluster.
-func (n *Node) Drain(ctx context.Context) error { return n.node.Drain(ctx) }
+func (n *Node) Drain(ctx context.Context) error {
+	if err := n.misused(ctx); err != nil {
+		return err
+	}
+	return n.node.Drain(ctx)
+}
 
 // Shutdown drains the node and leaves the cluster: the others have its slots at once.
 // When ctx ends first, the slots in use are lost (see [Slot.Lost]), and Shutdown returns
@@ -194,8 +230,8 @@ func (n *Node) Drain(ctx context.Context) error { return n.node.Drain(ctx) }
 // Requests that are in flight over an http.Server end as they do without kgate: call
 // Shutdown before the server's.
 func (n *Node) Shutdown(ctx context.Context) error {
-	if n == nil || n.node == nil {
-		return errNotStarted
+	if err := n.misused(ctx); err != nil {
+		return err
 	}
 	defer n.wg.Wait()
 	return n.shutdown(ctx)
@@ -233,7 +269,7 @@ func (n *Node) leave() bool {
 // when its lease has run out. Slots in use are lost. A Shutdown that is leaving the cluster
 // ends first, within seconds.
 func (n *Node) Close() error {
-	if n == nil || n.node == nil {
+	if n.stranger() {
 		return errNotStarted
 	}
 	defer n.wg.Wait()
@@ -246,8 +282,8 @@ func (n *Node) Close() error {
 func (n *Node) Reload(cfg Config) error { return n.reload(cfg, func(*node.Config) {}) }
 
 func (n *Node) reload(cfg Config, edit func(*node.Config)) error {
-	if n.stopping.Err() != nil {
-		return ErrClosed
+	if err := n.check(context.Background()); err != nil {
+		return err
 	}
 	cfg, err := cfg.reloaded(n.cfg)
 	if err != nil {
@@ -263,12 +299,12 @@ func (n *Node) reload(cfg Config, edit func(*node.Config)) error {
 // the new one as the second line on every node, then make it the first, then remove the
 // old one.
 func (n *Node) SetPeerKey(key []byte) error {
+	if err := n.check(context.Background()); err != nil {
+		return err
+	}
 	secure, err := fromKey(key, n.cfg.Name)
 	if err != nil {
 		return outside(err)
-	}
-	if n.stopping.Err() != nil {
-		return ErrClosed
 	}
 	return n.told(n.node.SetPeerTLS(secure))
 }
@@ -283,7 +319,7 @@ func (n *Node) SetK(ctx context.Context, pool string, k int) error {
 }
 
 // PeerAddr returns the address at which the node listens for other nodes, which they can Join.
-func (n *Node) PeerAddr() string { return n.node.PeerAddr().String() }
+func (n *Node) PeerAddr() string { return n.started().PeerAddr().String() }
 
 // Stats of a pool at this node.
 type Stats struct {
@@ -296,7 +332,7 @@ type Stats struct {
 
 // Stats returns what the node knows of a pool.
 func (n *Node) Stats(pool string) Stats {
-	if n == nil || n.node == nil {
+	if n.stranger() {
 		return Stats{}
 	}
 	s := n.node.Status(pool)
@@ -314,9 +350,8 @@ func (n *Node) Stats(pool string) Stats {
 // The http.Server should have [ConnContext], or a client that leaves before the body
 // of its request was read keeps its place in line, or its slot until the handler returns.
 func (n *Node) Middleware(pool string) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return n.node.Middleware(pool, next)
-	}
+	inner := n.started()
+	return func(next http.Handler) http.Handler { return inner.Middleware(pool, next) }
 }
 
 // ConnContext is for http.Server.ConnContext: see [Node.Middleware].

@@ -81,7 +81,12 @@ func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration
 func (n *Node) Ticket(id string) *Ticket { return &Ticket{node: n, id: id} }
 
 // ID names the ticket. It is a secret: who has it holds the ticket.
-func (t *Ticket) ID() string { return t.id }
+func (t *Ticket) ID() string {
+	if t == nil {
+		return ""
+	}
+	return t.id
+}
 
 // State returns how the ticket stood at the last call that did not fail. It asks nobody.
 func (t *Ticket) State() TicketState {

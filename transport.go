@@ -46,7 +46,7 @@ var errOtherNode = fmt.Errorf("%w: this Transport's node has no lease; use the T
 // DialTLSContext: what is below those cannot be fenced. [Node.Limit] takes any RoundTripper. No
 // compression is asked for, and of a httptrace.ClientTrace only Got1xxResponse is called.
 func (n *Node) Transport(base *http.Transport) http.RoundTripper {
-	return newFenced(base, n.node.Entitled)
+	return newFenced(base, n.started().Entitled)
 }
 
 // newFenced returns a Transport that sends under the lease whose number entitled returns;

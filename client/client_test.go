@@ -443,7 +443,7 @@ func TestZeroValues(t *testing.T) {
 	for _, tk := range []*Ticket{ticket, new(Ticket), newNetwork(t, 1).client(nil).Ticket("")} {
 		_, redeem := tk.Redeem(t.Context())
 		for _, err := range []error{redeem, tk.Wait(t.Context()), tk.Cancel(t.Context())} {
-			if !errors.Is(err, errNoTicket) || tk.State() != (TicketState{}) {
+			if !errors.Is(err, errNoTicket) || tk.State() != (TicketState{}) || tk.ID() != "" {
 				t.Error(err)
 			}
 		}

@@ -48,7 +48,12 @@ type TicketState struct {
 }
 
 // ID names the ticket. It is a secret: who has it holds the ticket.
-func (t *Ticket) ID() string { return t.id }
+func (t *Ticket) ID() string {
+	if t == nil {
+		return ""
+	}
+	return t.id
+}
 
 // State returns how the ticket stood at the last call that did not fail. It asks nobody.
 func (t *Ticket) State() TicketState {

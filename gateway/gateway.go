@@ -53,7 +53,10 @@ func (g *Gateway) Reload(cfg Config) error {
 // the route's pool and forwards the request to an upstream. Any http.Server may serve
 // it; that of downstream.NewServer, which `kgate serve` uses, also limits what clients can
 // hold.
-func (g *Gateway) Handler() *proxy.Handler { return g.node.Handler() }
+func (g *Gateway) Handler() *proxy.Handler {
+	g.Done() // panics where the gateway was not started
+	return g.node.Handler()
+}
 
 // SetRate changes how many bytes per second the pool's requests may move to clients
 // and from clients, over all nodes; 0: no limit. It tries until ctx ends, and returns when no

@@ -48,13 +48,13 @@ func Remedy(err error, lose string) string {
 	case errors.Is(err, ErrOlder):
 		return "; move " + lose
 	case errors.Is(err, ErrInUse):
-		return "; another kgate has it open: give each gateway a data_dir of its own"
+		return "; another kgate has it open: give each gateway a data directory of its own"
 	case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign):
 		return "; the file is damaged or not kgate's: move " + lose
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return "; the user that runs kgate must be able to write there"
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, syscall.EISDIR):
-		return "; data_dir must be a directory that is empty or was written by kgate"
+		return "; it must be a directory that is empty or was written by kgate"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "; the disk is full: free some of it"
 	case errors.Is(err, syscall.EIO):

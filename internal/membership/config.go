@@ -103,7 +103,7 @@ var (
 	// errConfig is wrapped by every error of [Config.Validate].
 	errConfig = errors.New("bad configuration")
 	// errDataDir means that the data directory cannot be used.
-	errDataDir = errors.New("data_dir cannot be used")
+	errDataDir = errors.New("the data directory cannot be used")
 	// errClosed means that the cluster was closed meanwhile.
 	errClosed = errors.New("closed")
 )

@@ -84,13 +84,13 @@ func dirError(dir string, err error) error {
 func advice(err error) string {
 	switch {
 	case errors.Is(err, journal.ErrOlder):
-		return "; stop all gateways, move the data_dir of each away, and start them: k is then what their files say"
+		return "; stop all gateways, move the data directory of each away, and start them: k is then what their files say"
 	case errors.Is(err, views.ErrNewer):
 		return "; run the newer version, or move the directory away: the gateway then joins as a new one"
 	case errors.Is(err, core.ErrBehind), errors.Is(err, core.ErrContradiction):
-		return "; do not put old copies of a data_dir back: move the directory away from each gateway that has an old one, it then joins as a new one"
+		return "; do not put old copies of a data directory back: move the directory away from each gateway that has an old one, it then joins as a new one"
 	case errors.Is(err, core.ErrOtherName):
-		return ": give each gateway a data_dir of its own, or go back to the old name"
+		return ": give each gateway a data directory of its own, or go back to the old name"
 	default:
 		return journal.Remedy(err, "the directory away: the gateway then joins as a new one")
 	}
@@ -250,7 +250,7 @@ func (d *disk) close() error {
 		return nil
 	}
 	if err := d.journal.Close(); err != nil {
-		return fmt.Errorf("close data_dir: %w", err)
+		return fmt.Errorf("close the data directory: %w", err)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestBadDataDirs(t *testing.T) {
 		"short":   "damaged or not kgate's",
 		"folder":  "must be a directory",
 		"newer":   "run the newer version",
-		"older":   "stop all gateways, move the data_dir of each away",
+		"older":   "stop all gateways, move the data directory of each away",
 		"bolt":    "older version",
 		"damaged": "damaged",
 		"open":    "another kgate has it open",

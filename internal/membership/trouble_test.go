@@ -64,7 +64,7 @@ func TestForeignDataDir(t *testing.T) {
 		a.ready()
 		// y has no vote in its old cluster, so it has no leader.
 		y := n.start(t, "y", config{expect: 1, joining: true, dir: dirs["y"], join: []string{a.gossip}})
-		until(t, "it says so", func() bool { return strings.Contains(y.stats().Problem, "move its data_dir away") })
+		until(t, "it says so", func() bool { return strings.Contains(y.stats().Problem, "move its data directory away") })
 		if len(a.names()) != 1 {
 			t.Errorf("it is in: %v", a.names())
 		}

@@ -76,7 +76,7 @@ func TestHoldFits(t *testing.T) {
 		next.Pools = []Pool{cfg.Pools[0]}
 		next.Pools[0].Reclaim, next.Pools[0].HoldMax = admission.ReclaimLease, hold
 		for what, err := range map[string]error{"reload": n.Reload(next), "start": n.pools.define(t.Context(), next.Pools)} {
-			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "(hold.max, HoldMax) of 1m0s or less") {
+			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "set the longest hold to 1m0s or less") {
 				t.Errorf("%s with hold.max %v: %v", what, hold, err)
 			}
 		}

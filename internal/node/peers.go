@@ -57,7 +57,7 @@ func (p *peers) startLinks(g *gateway.Gateway) error {
 	cfg.PingInterval = p.cfg.Peers.Lease / 2
 	var err error
 	if p.links, err = transport.Listen(cfg); err != nil {
-		return fmt.Errorf("listen.peer (Peers.Listen): %w", err)
+		return fmt.Errorf("the address for other gateways: %w", err)
 	}
 	return nil
 }

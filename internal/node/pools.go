@@ -116,7 +116,7 @@ func (p *pools) holdFits(pool *Pool) error {
 	if !ok || agreed.Reclaim != admission.ReclaimHold || pool.HoldMax > 0 && pool.HoldMax <= agreed.HoldMax {
 		return nil
 	}
-	return fmt.Errorf("pool %s: the longest hold is %v, but the cluster withholds the slots of lost gateways for %v: set a longest hold (hold.max, HoldMax) of %v or less",
+	return fmt.Errorf("pool %s: the longest hold is %v, but the cluster withholds the slots of lost gateways for %v: set the longest hold to %v or less",
 		pool.Name, pool.HoldMax, agreed.HoldMax, agreed.HoldMax)
 }
 

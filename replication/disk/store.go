@@ -252,7 +252,7 @@ func (s *Store) Close() error {
 func (s *Store) fail(err error) error {
 	remedy := journal.Remedy(err, "the file away: the tickets in it are lost then")
 	if errors.Is(err, errForeign) {
-		remedy = "; give each gateway a data_dir of its own, or move the file away"
+		remedy = "; give each gateway a data directory of its own, or move the file away"
 	}
 	return fmt.Errorf("%w: %s: %w%s", errDisk, s.path, err, remedy)
 }

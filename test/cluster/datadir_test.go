@@ -51,7 +51,7 @@ func TestMisuse(t *testing.T) {
 		if err := os.Rename(filepath.Join(dir, "former-1"), filepath.Join(dir, "gw-9")); err != nil {
 			t.Fatal(err)
 		}
-		expectNoStart(t, dir, "gw-9", joins, "former-1", "data_dir of its own")
+		expectNoStart(t, dir, "gw-9", joins, "former-1", "data directory of its own")
 	})
 	t.Run("damaged", func(t *testing.T) {
 		dir := t.TempDir()

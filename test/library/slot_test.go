@@ -211,7 +211,10 @@ func TestZeroValues(t *testing.T) {
 		_, redeem := n.Ticket("an id").Redeem(t.Context())
 		for what, err := range map[string]error{
 			"Acquire": acquire, "RequestTicket": request, "Redeem": redeem, "Ready": n.Ready(t.Context()), "Shutdown": n.Shutdown(t.Context()),
-			"Close": n.Close(), "SetK": n.SetK(t.Context(), "p", 1),
+			"Close": n.Close(), "SetK": n.SetK(t.Context(), "p", 1), "Drain": n.Drain(t.Context()), "Err": n.Err(),
+			"Reload": n.Reload(config("node-1", 1)), "SetPeerKey": n.SetPeerKey(nil),
+			"Done": panics(func() { n.Done() }), "BeginDrain": panics(n.BeginDrain), "PeerAddr": panics(func() { n.PeerAddr() }),
+			"Middleware": panics(func() { n.Middleware("p") }), "Transport": panics(func() { n.Transport(nil) }), "Limit": panics(func() { n.Limit("p", nil) }),
 		} {
 			says(t, what, err, "was not started")
 		}
@@ -219,8 +222,13 @@ func TestZeroValues(t *testing.T) {
 			t.Error("a node that was not started is ready")
 		}
 	}
-	_, err := new(kgate.Ticket).Renew(t.Context())
-	says(t, "a ticket", err, "has no ID")
+	var ticket *kgate.Ticket
+	for _, ticket := range []*kgate.Ticket{ticket, new(kgate.Ticket)} {
+		_, err := ticket.Renew(t.Context())
+		if says(t, "a ticket", err, "has no ID"); ticket.ID() != "" || ticket.State() != (kgate.TicketState{}) {
+			t.Error("a ticket that was never given has an ID, or a state")
+		}
+	}
 	var slot *kgate.Slot
 	for _, s := range []*kgate.Slot{slot, new(kgate.Slot)} {
 		ctx, cancel := s.Context(t.Context())
@@ -229,6 +237,26 @@ func TestZeroValues(t *testing.T) {
 		if s.Release(); s.Valid() || s.Fence() != "" || !errors.Is(context.Cause(ctx), kgate.ErrLost) {
 			t.Error("a slot that was never given is valid")
 		}
+	}
+}
+
+// panics returns what a function panics with, as an error.
+func panics(f func()) (err error) {
+	defer func() { err, _ = recover().(error) }()
+	f()
+	return nil
+}
+
+// TestNoContext: a nil context is an error that says so.
+func TestNoContext(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	var none context.Context
+	_, acquire := n.Acquire(none, "p")
+	_, request := n.RequestTicket(none, "p", time.Minute)
+	for what, err := range map[string]error{
+		"Acquire": acquire, "RequestTicket": request, "Ready": n.Ready(none), "Drain": n.Drain(none), "Shutdown": n.Shutdown(none), "SetK": n.SetK(none, "p", 1),
+	} {
+		says(t, what, err, "context.Background()")
 	}
 }
 

@@ -114,7 +114,7 @@ func TestStatesAreCompared(t *testing.T) {
 	renewal := lease.Renewal{Node: o.Standing.Node, Tag: 1}
 	o.Step(core.Received{l.Core.ID(), core.Message{Grant: &core.Grant{Renewal: renewal, Applied: applied}}, 0})
 	w.run(5 * time.Second)
-	if err := o.Core.Problem(); !o.Core.Diverged() || err == nil || !strings.Contains(err.Error(), "data_dir away") {
+	if err := o.Core.Problem(); !o.Core.Diverged() || err == nil || !strings.Contains(err.Error(), "data directory away") {
 		t.Errorf("it says %v", err)
 	}
 	if o.Stands() {

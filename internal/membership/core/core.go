@@ -388,4 +388,4 @@ func (c *Core) NameOf(id ID) string { return c.nameOf(id) }
 // Diverged reports that this gateway's state is not what the others have agreed on.
 func (c *Core) Diverged() bool { return c.diverged }
 
-var errDiverged = errors.New("this gateway's state is not what the others have agreed on: it has a defect, or its disk has lost what it had taken: stop it, move its data_dir away and start it again")
+var errDiverged = errors.New("this gateway's state is not what the others have agreed on: it has a defect, or its disk has lost what it had taken: stop it, move its data directory away and start it again")

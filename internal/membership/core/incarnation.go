@@ -189,7 +189,7 @@ func (c *Core) granted(g *Grant) {
 func (c *Core) diverge(index uint64) {
 	c.diverged = true
 	c.log(slog.LevelError, "this gateway's state is not what the others have agreed on", slog.Uint64("index", index),
-		slog.String("hint", "stop it, move its data_dir away and start it again"))
+		slog.String("hint", "stop it, move its data directory away and start it again"))
 	c.endStanding()
 }
 

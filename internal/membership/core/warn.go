@@ -63,7 +63,7 @@ func (c *Core) foreign(h *Hello) {
 	if c.warnings.first("foreign "+h.Name, c.now) {
 		c.log(slog.LevelWarn, "a gateway of another cluster is not let in", slog.String("name", h.Name), slog.String("peer_address", h.Addr),
 			slog.String("cluster", h.Cluster), slog.String("own_cluster", c.stored.note.Cluster),
-			slog.String("hint", "to let it join, stop it and move its data_dir away; to keep it apart, take it off the join list"))
+			slog.String("hint", "to let it join, stop it and move its data directory away; to keep it apart, take it off the join list"))
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *Core) Problem() error {
 		for _, id := range sortedKeys(c.peers.conns) {
 			if h := c.peers.conns[id].hello; h != nil && h.Cluster != "" && c.stored.note.Cluster != "" && h.Cluster != c.stored.note.Cluster {
 				return fmt.Errorf("this gateway belongs to cluster %s, %s to cluster %s: "+
-					"if this one is to join, stop it and move its data_dir away", c.stored.note.Cluster, h.Name, h.Cluster)
+					"if this one is to join, stop it and move its data directory away", c.stored.note.Cluster, h.Name, h.Cluster)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ var ErrBehind = errors.New("this gateway has lost what was agreed on")
 
 func (c *Core) errBehind() error {
 	last, floor := c.last(), c.roll.floor
-	return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): it has missed what came after, or an old copy of data_dir was put back",
+	return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): it has missed what came after, or an old copy of the data directory was put back",
 		ErrBehind, last.Index, last.Term, c.roll.from, floor.Index, floor.Term)
 }
 
@@ -215,14 +215,14 @@ func (c *Core) leaderless() error {
 	slices.Sort(missing)
 	seen, disk := len(voters)-len(missing), ""
 	if typical := c.pace.typical(); typical > c.SlowFrom() {
-		disk = fmt.Sprintf("; the disk of this gateway's data_dir is slow: a write takes %v, and more than %v delays elections",
+		disk = fmt.Sprintf("; the disk of this gateway's data directory is slow: a write takes %v, and more than %v delays elections",
 			typical.Round(time.Millisecond), c.SlowFrom())
 	}
 	if 2*seen > len(voters) {
 		return fmt.Errorf("%w yet: %d of %d voters are seen, which is a majority%s", errNoLeader, seen, len(voters), disk)
 	}
 	return fmt.Errorf("%w: %d of %d voters are seen, and a majority must be: start %s again, or mend the network to them; "+
-		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted%s",
+		"gateways with a data directory go on when they return, a cluster that lost its majority without must be restarted%s",
 		errNoLeader, seen, len(voters), strings.Join(missing, " or "), disk)
 }
 
