@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/test/cluster"
 )
 
@@ -29,6 +30,8 @@ type port struct {
 	forwarded []string
 }
 
+const preamble = "kgat" + string(rune(wire.Version)) + "\x01\x00\x00"
+
 var ports = []port{
 	{"http", "tcp", func(g *cluster.Gateway) string { return g.HTTP }, httpBeginnings, []string{
 		"POST / HTTP/1.1\r\nHost: kgate.test\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -43,10 +46,7 @@ var ports = []port{
 		"GET /.kgate/tickets/",
 	}, httpBeginnings...), nil},
 	{"peer", "tcp", func(g *cluster.Gateway) string { return g.Peer }, []string{
-		"kgat", "kgat\x05\x01\x00\x00", "kgat\x05\x02\x00\x00\x00", "kgat\x05\x02\x00\x00\x01", "kgat\x05\x03\x00\x00",
-		"kgat\x05\x04\x00\x00POST /v1/pools/pool/reports HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n",
-		"kgat\x05\x04\x00\x00POST /v1/pools/pool/copies HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n",
-		"kgat\x05\x04\x00\x00POST /v1/tickets HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n",
+		"kgat", preamble, preamble + "\x00", preamble + "\x00\x20\x04gw-1", "kgat\x05\x01\x00\x00",
 	}, nil},
 }
 

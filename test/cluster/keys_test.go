@@ -98,15 +98,10 @@ func holds(t *testing.T, to *Gateway, as string, config *tls.Config) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	opening := make([]byte, 8)
-	hello := []byte{}
-	for _, text := range []string{as, "boot", "127.0.0.1:1", to.Name} {
-		hello = append(append(hello, byte(len(text))), text...)
-	}
-	hello = append(hello, 1, 0)
-	if _, err := conn.Write(append([]byte("kgat\x05\x01\x00\x00\x00"+string(rune(len(hello)))), hello...)); err != nil {
+	if _, err := conn.Write(hello(as, to.Name)); err != nil {
 		t.Fatal(err)
 	}
+	opening := make([]byte, 8)
 	if _, err := conn.Read(opening); err != nil || opening[5] != 1 {
 		t.Fatalf("the connection is refused: %q, %v", opening, err)
 	}

@@ -52,7 +52,7 @@ func gossip(to *cluster.Gateway, packet []byte) error {
 	}
 	defer conn.Close()
 	hello := wire.Hello{Name: "forger", Boot: rand.Text(), Addr: "192.0.2.1:1", To: to.Name, Number: 1}
-	opening := hello.Append([]byte("kgat\x05\x01\x00\x00"))
+	opening := hello.Append([]byte{'k', 'g', 'a', 't', wire.Version, 1, 0, 0})
 	frame := append([]byte{0, byte(2 + len(packet)), 2, byte(wire.Gossip)}, packet...) // a short datagram
 	if _, err := conn.Write(append(opening, frame...)); err != nil {
 		return err
