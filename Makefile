@@ -6,7 +6,7 @@ LINT := $(CURDIR)/bin/lint
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-again newcomer demo test all-tests race check soak fuzz mutants bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test virtual real race check soak fuzz mutants bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -24,31 +24,41 @@ demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Three modules: the product's, and test and an example, which need more than who imports kgate
-# should inherit. go.work joins them: "work" is the packages of all. Many tests wait for most of
-# their time, so more of them run at once than there are processors, and those that take
-# longest begin first.
-WORK = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off -p 5 -parallel 8 \
-	./test/browser ./test/cluster ./test/prometheus ./test/netns work
+# should inherit. go.work joins them: "work" is the packages of all. What runs in virtual time needs
+# processors only; real processes need one now and then, but at once. So make check runs the two side
+# by side, and the first gives way. Real ones wait for most of their time, so more of them run at once than
+# there are processors, and those that take longest begin first.
+TEST = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off
+VIRTUAL := ./kmutex ./coordinator ./replication ./internal/gateway ./internal/membership/... ./internal/pool ./lab/... ./cmd/kgate-lab ./proxy/http1
+REAL = ./test/browser ./test/cluster ./test/prometheus ./test/netns $(filter-out $(shell $(GO) list $(VIRTUAL)),$(shell $(GO) list work))
 
 # Packages with goroutines. The race detector takes many times as long, so it runs what is fast.
 CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/journal \
 	./internal/node ./internal/pace ./internal/peercall ./internal/transport ./proxy/... ./replication/disk ./telemetry/... ./test/library
 
 test: ## the fast tests: five minutes, and nothing but Go
-	$(WORK) -short
+	$(TEST) -p 5 -parallel 8 -short work
 
-all-tests: ## all tests but the long ones of make soak; those with other programs need tools/test-tools.sh
-	$(WORK)
+virtual: ## the tests in virtual time, few seeds of each: make soak has more
+	$(GO) test -vet=off -p 2 -short $(VIRTUAL)
+
+real: ## the tests in real time but the long ones of make soak; those with other programs need tools/test-tools.sh
+	$(TEST) -p 5 -parallel 8 $(REAL)
 
 race: ## the fast tests of packages with goroutines under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -short -p 4 -parallel 8 $(CONCURRENT)
 	CGO_ENABLED=1 $(GO) test -vet=off -race -short -cpu 1 ./internal/gateway ./internal/membership # on several, timers of virtual time crash the detector (Go 1.26)
 
-check: ## what CI runs: all tests, race detector, linters; goes on after a failure
-	$(MAKE) --keep-going --no-print-directory all-tests race lint
+check: ## what CI runs: all tests, linters, race detector; goes on after a failure
+	@nice -n 19 $(MAKE) --keep-going --no-print-directory virtual lint & beside=$$!; failed=0; \
+	$(MAKE) --no-print-directory real || failed=1; \
+	wait $$beside || failed=1; \
+	$(MAKE) --no-print-directory race || failed=1; \
+	exit $$failed
 
-soak: ## the exact bounds in real time, and what runs long: about an hour on a quiet machine
-	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h ./kmutex ./lab/... ./internal/membership ./cmd/... ./test/...
+soak: ## every seed, the planted defects, the exact bounds in real time, and what runs long: hours on a quiet machine
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 2 -timeout 2h $(VIRTUAL)
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h ./cmd/... ./test/...
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)
