@@ -101,7 +101,8 @@ type Pool struct {
 	// how many slots it may have, ClientTickets how many tickets. 0: no limit.
 	ClientLimit, ClientInFlight, ClientTickets int
 	// ClientHeader is the header that distinguishes clients of Middleware and the proxy of package gateway.
-	// Without it, and for requests that lack it, the address does.
+	// Without it, and for requests that lack it, the address does. A client can write any: let a
+	// handler before Middleware set it.
 	ClientHeader string
 	// HoldMax is how long a request of Middleware, or of the proxy, may keep its slot; 0: no
 	// limit.

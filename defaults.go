@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/clusterkey"
@@ -48,6 +51,9 @@ func wrong(field, problem string, args ...any) error {
 // check returns all that is wrong with c and that this package can tell.
 func (c *Config) check() (errs []error) {
 	bad := func(field, problem string, args ...any) { errs = append(errs, wrong(field, problem, args...)) }
+	if !admission.IsNodeName(c.Name) {
+		bad("Name", "%q: set 1 to %d bytes without control characters", c.Name, admission.MaxNodeName)
+	}
 	if c.Witness && len(c.Pools) > 0 {
 		bad("Witness", "a witness serves nothing: leave out Pools, or Witness")
 	}
@@ -71,6 +77,12 @@ func (c *Config) check() (errs []error) {
 	if lease := cmp.Or(c.Peers.Lease, admission.DefaultLease); lease < admission.MinLease || lease > admission.MaxLease {
 		bad("Peers.Lease", "it is %v: set from %v to %v, such as 3*time.Second", lease, admission.MinLease, admission.MaxLease)
 	}
+	if a := c.Peers.Advertise; a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
+		bad("Peers.Advertise", "nobody can reach a node at %v: set one address of this machine", a)
+	}
+	if c.Peers.Replicas < 0 {
+		bad("Peers.Replicas", "it is %d: set how many nodes keep copies, or 0 for %d", c.Peers.Replicas, admission.DefaultReplicas)
+	}
 	if c.Peers.Expect < 0 {
 		bad("Peers.Expect", "it is %d: set how many nodes begin the cluster together, or 0", c.Peers.Expect)
 	}
@@ -86,6 +98,30 @@ func (p *Pool) check(bad func(field, problem string, args ...any)) {
 	}
 	if p.ReclaimHold && p.HoldMax <= 0 {
 		bad("HoldMax", "ReclaimHold needs it: set both")
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"QueueLimit", p.QueueLimit}, {"ClientLimit", p.ClientLimit}, {"ClientInFlight", p.ClientInFlight}, {"ClientTickets", p.ClientTickets},
+	} {
+		if f.value < 0 {
+			bad(f.name, "it is %d: set a positive number, or 0", f.value)
+		}
+	}
+	if p.ClientHeader != "" && !httpguts.ValidHeaderFieldName(p.ClientHeader) {
+		bad("ClientHeader", "%q is not the name of a header: set one such as X-Api-Key", p.ClientHeader)
+	}
+	for client, weight := range p.ClientWeights {
+		if !(weight > 0) || math.IsInf(weight, 1) {
+			bad("ClientWeights", "that of %q is %v: set a positive number", client, weight)
+		}
+	}
+	if len(p.ClientWeights) > 0 && !p.Fair {
+		bad("ClientWeights", "without Fair they have no effect: set both")
+	}
+	if p.HoldMax < 0 {
+		bad("HoldMax", "it is %v: set how long, or 0 for no limit", p.HoldMax)
 	}
 	if p.TicketTTL != 0 && (p.TicketTTL < admission.MinTTL || p.TicketTTL > admission.MaxTTL) {
 		bad("TicketTTL", "it is %v: set from %v to %v", p.TicketTTL, admission.MinTTL, admission.MaxTTL)
@@ -109,7 +145,7 @@ func (p Peers) withDefaults(name string) (Peers, error) {
 	}
 	p.Listen = cmp.Or(p.Listen, listen)
 	p.Lease = cmp.Or(p.Lease, admission.DefaultLease)
-	p.Replicas = max(0, cmp.Or(p.Replicas, admission.DefaultReplicas))
+	p.Replicas = cmp.Or(p.Replicas, admission.DefaultReplicas)
 	if len(p.Join) == 0 {
 		p.Expect = max(p.Expect, 1)
 	}

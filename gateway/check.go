@@ -35,9 +35,12 @@ func (c *Config) check() error {
 	}
 	for i := range c.Pools {
 		p := &c.Pools[i]
-		for field, rate := range map[string]int64{"RateDown": p.RateDown, "RateUp": p.RateUp, "RequestRate": p.RequestRate} {
-			if rate < 0 {
-				bad(fmt.Sprintf("Pools[%d].%s", i, field), "it is negative: set bytes per second, or 0")
+		for field, bound := range map[string]int64{
+			"RateDown": p.RateDown, "RateUp": p.RateUp, "RequestRate": p.RequestRate,
+			"HoldIdle": int64(p.HoldIdle), "MinUpload": int64(p.MinUpload), "MinDownload": int64(p.MinDownload),
+		} {
+			if bound < 0 {
+				bad(fmt.Sprintf("Pools[%d].%s", i, field), "it is negative: set a bound, or 0 for none")
 			}
 		}
 		if why := p.misshared(); why != "" {

@@ -3,6 +3,7 @@ package admission
 import (
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Defaults that the configuration file has in common with package kgate or package proxy.
@@ -50,6 +51,14 @@ const (
 	// MaxNote bounds the note that describes a ticket's holder to people, in bytes.
 	MaxNote = 256
 )
+
+// MaxNodeName bounds the name of a node, in bytes.
+const MaxNodeName = 128
+
+// IsNodeName reports whether s can name a node.
+func IsNodeName(s string) bool {
+	return s != "" && len(s) <= MaxNodeName && !strings.ContainsFunc(s, unicode.IsControl)
+}
 
 // IsPoolName reports whether s can name a pool: a label of metrics, a header's value and
 // a part of a path.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/internal/transport/wire"
@@ -140,11 +139,6 @@ func (c Config) withDefaults() Config {
 // Validate returns what is wrong with c.
 func (c Config) Validate() error {
 	var errs []error
-	for name, p := range c.Pools {
-		if err := p.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
-		}
-	}
 	if c.Observer == nil {
 		errs = append(errs, errors.New("Observer is nil: set one"))
 	}
@@ -157,7 +151,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// PoolConfig is what this gateway alone decides about a pool.
+// PoolConfig is what this gateway alone decides about a pool. Package kgate has checked it.
 type PoolConfig struct {
 	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
 	QueueLimit int
@@ -180,30 +174,4 @@ type PoolConfig struct {
 	// AskInterval is the least time between two requests for places in line.
 	// 0: four times the number of gateways times the one-way delay.
 	AskInterval time.Duration
-}
-
-// validate returns what is wrong with c.
-func (c PoolConfig) validate() error {
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"QueueLimit", c.QueueLimit}, {"ClientLimit", c.ClientLimit}, {"ClientInFlight", c.ClientInFlight}, {"ClientTickets", c.ClientTickets},
-	} {
-		if f.value < 0 {
-			return fmt.Errorf("%s is %d: use a positive number, or 0", f.name, f.value)
-		}
-	}
-	if c.TicketTTL != 0 && (c.TicketTTL < admission.MinTTL || c.TicketTTL > admission.MaxTTL) {
-		return fmt.Errorf("TicketTTL is %v: use from %v to %v, or 0", c.TicketTTL, admission.MinTTL, admission.MaxTTL)
-	}
-	for name, w := range c.Weights {
-		if !(w > 0) {
-			return fmt.Errorf("the weight of client %q is %v: use a positive number", name, w)
-		}
-	}
-	if c.AskInterval < 0 {
-		return fmt.Errorf("AskInterval is %v: use a positive duration, or 0", c.AskInterval)
-	}
-	return nil
 }

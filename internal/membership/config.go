@@ -8,7 +8,6 @@ import (
 	"net"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
@@ -138,8 +137,8 @@ func (c Config) Validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errConfig}, args...)...))
 	}
-	if c.Name == "" || len(c.Name) > 128 || strings.ContainsFunc(c.Name, unicode.IsControl) {
-		bad("name %q: 1 to 128 bytes without control characters are allowed", c.Name)
+	if !admission.IsNodeName(c.Name) {
+		bad("%q cannot name a gateway", c.Name)
 	}
 	if c.Boot == "" || len(c.Boot) > 64 || strings.ContainsAny(c.Boot, "/ \n") {
 		bad("boot id %q: 1 to 64 bytes without slash and space are allowed", c.Boot)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"regexp"
 	"strings"
 	"sync"
@@ -193,7 +194,14 @@ func TestStartThatFails(t *testing.T) {
 		"bad name":      {t.Context(), func(c *kgate.Config) { c.Pools[0].Name = "P/.." }, "cannot name a pool"},
 		"no k":          {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 0 }, "set how many"},
 		"too large a k": {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 1 << 20 }, "from 1 to 65536"},
-		"no line":       {t.Context(), func(c *kgate.Config) { c.Pools[0].QueueLimit = -1 }, "QueueLimit is -1"},
+		"no line":       {t.Context(), func(c *kgate.Config) { c.Pools[0].QueueLimit = -1 }, "Config.Pools[0].QueueLimit: it is -1"},
+		"a header":      {t.Context(), func(c *kgate.Config) { c.Pools[0].ClientHeader = "X Key" }, "is not the name of a header"},
+		"a weight":      {t.Context(), func(c *kgate.Config) { c.Pools[0].Fair, c.Pools[0].ClientWeights = true, map[string]float64{"a": 0} }, `that of "a" is 0`},
+		"weights alone": {t.Context(), func(c *kgate.Config) { c.Pools[0].ClientWeights = map[string]float64{"a": 1} }, "without Fair"},
+		"a hold":        {t.Context(), func(c *kgate.Config) { c.Pools[0].HoldMax = -1 }, "Config.Pools[0].HoldMax: it is -1ns"},
+		"a name":        {t.Context(), func(c *kgate.Config) { c.Name = "a\nb" }, "without control characters"},
+		"no copies":     {t.Context(), func(c *kgate.Config) { c.Peers.Replicas = -1 }, "how many nodes keep copies"},
+		"any address":   {t.Context(), func(c *kgate.Config) { c.Peers.Advertise = netip.IPv4Unspecified() }, "one address of this machine"},
 		"two of a name": {t.Context(), func(c *kgate.Config) { c.Pools = append(c.Pools, c.Pools[0]) }, "there are two"},
 		"open to all":   {t.Context(), func(c *kgate.Config) { c.Peers.Listen = ":0" }, "set Key"},
 		"no key":        {t.Context(), func(c *kgate.Config) { c.Peers.Key = []byte("x") }, "kgate keygen"},
