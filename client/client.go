@@ -104,6 +104,14 @@ func (c *Client) TryAcquire(ctx context.Context, pool string) (*Slot, error) {
 	return t.acquire(wait)
 }
 
+// ask is the document that asks for a ticket.
+type ask struct {
+	Pool   string `json:"pool"`
+	TTL    string `json:"ttl"`
+	Note   string `json:"note,omitempty"`
+	Client string `json:"client,omitempty"`
+}
+
 // RequestTicket takes a place in the line of a pool. The ticket lives for Config.TTL after a sign of
 // its holder. When ctx ends with the answer on its way, RequestTicket returns the ticket that comes
 // within a second, without an error; a ticket that comes later, or not at all, ends by itself.
@@ -111,7 +119,7 @@ func (c *Client) RequestTicket(ctx context.Context, pool string) (*Ticket, error
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(map[string]string{"pool": pool, "ttl": c.cfg.TTL.String(), "note": c.cfg.Note})
+	body, err := json.Marshal(ask{pool, c.cfg.TTL.String(), c.cfg.Note, c.cfg.Client})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	TTL time.Duration
 	// Note says who asks, for people; at most 256 bytes.
 	Note string
+	// Client says whose slots these are, for the pool's limits of one client and the order fair: a
+	// name, or what the pool's per_client.key says. It is for admin addresses only. Empty: nobody's.
+	Client string
 	// HTTPClient sends the requests. Its Timeout must not be shorter than TTL. Default: the
 	// Client's own.
 	HTTPClient *http.Client

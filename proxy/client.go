@@ -27,8 +27,14 @@ func (s *snapshot) clientAddr(ctx context.Context, r *http1.Request) netip.Addr 
 	return clientAddr(r, s.cfg.TrustedProxies)
 }
 
-// ClientKey returns the key of clients whose header has this value.
-func ClientKey(value string) string { return digest([]string{value}) }
+// ClientKey returns the key of the client with that name: a value of the pool's ClientHeader, or an
+// address if it has none, or what a program calls itself.
+func (p *Pool) ClientKey(name string) string {
+	if addr, err := netip.ParseAddr(name); err == nil && p.ClientHeader == "" {
+		return addressKey(addr.Unmap())
+	}
+	return digest([]string{name})
+}
 
 // digest returns a short key for a header's values, which may be long, and secret.
 func digest(values []string) string {

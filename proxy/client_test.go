@@ -62,6 +62,24 @@ func (a *asker) Acquire(ctx context.Context, req admission.Request) (Slot, error
 	return a.refuser.Acquire(ctx, req)
 }
 
+// A client that is named has the key of its requests.
+func TestClientKeyOfAName(t *testing.T) {
+	byHeader, byAddress := &Pool{ClientHeader: "X-Key"}, &Pool{}
+	for _, tt := range []struct {
+		pool *Pool
+		name string
+		want string
+	}{
+		{byHeader, "gold", digest([]string{"gold"})}, {byHeader, "192.0.2.1", digest([]string{"192.0.2.1"})},
+		{byAddress, "192.0.2.1", "192.0.2.1"}, {byAddress, "::ffff:192.0.2.1", "192.0.2.1"}, {byAddress, "2001:db8::1", "2001:db8::"},
+		{byAddress, "gold", digest([]string{"gold"})},
+	} {
+		if got := tt.pool.ClientKey(tt.name); got != tt.want {
+			t.Errorf("header %q: %q is %q, want %q", tt.pool.ClientHeader, tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestClientKey: what is one client's has one key, and nobody gets another's.
 func TestClientKey(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -121,7 +139,7 @@ func TestTicketAsk(t *testing.T) {
 	defer h.Close()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/.kgate/tickets", nil))
 	const client = "192.0.2.1" // httptest's
-	want := []admission.Request{{Pool: "p", Client: client, HoldMax: time.Second}, {Pool: "alike", Client: client}, {Pool: "unknown"}, {Pool: "p"}}
+	want := []admission.Request{{Pool: "p", Client: client, Stranger: true, HoldMax: time.Second}, {Pool: "alike", Client: client, Stranger: true}, {Pool: "unknown"}, {Pool: "p"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -95,6 +95,15 @@ func (h *Handler) Upstreams() []UpstreamStatus {
 	return all
 }
 
+// ClientKey is [Pool.ClientKey] of the pool with that name, as it is configured now.
+func (h *Handler) ClientKey(pool, name string) string {
+	p := h.current.Load().pool(pool)
+	if p == nil {
+		p = new(Pool)
+	}
+	return p.ClientKey(name)
+}
+
 // ServeHTTP implements http.Handler, for HTTP/2 and for servers of net/http's.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in := adapt.FromHTTP(r)

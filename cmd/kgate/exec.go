@@ -19,10 +19,11 @@ import (
 
 // execCommand holds a slot while a command runs.
 type execCommand struct {
-	Pool string         `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool of the slot (default: the only one)."`
-	Wait *time.Duration `name:"wait" placeholder:"TIME" help:"Longest wait for the slot (default: no limit); 0: only if one is free."`
-	TTL  time.Duration  `name:"ttl" default:"30s" help:"How long the slot stays in use after this process or its machine is lost (default ${default}); at most the pool's ticket_ttl."`
-	Note string         `name:"note" placeholder:"TEXT" help:"Text for operators (default: the names of the command and the host)."`
+	Pool   string         `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool of the slot (default: the only one)."`
+	Wait   *time.Duration `name:"wait" placeholder:"TIME" help:"Longest wait for the slot (default: no limit); 0: only if one is free."`
+	TTL    time.Duration  `name:"ttl" default:"30s" help:"How long the slot stays in use after this process or its machine is lost (default ${default}); at most the pool's ticket_ttl."`
+	Note   string         `name:"note" placeholder:"TEXT" help:"Text for operators (default: the names of the command and the host)."`
+	Client string         `name:"client" placeholder:"NAME" help:"Whose slot it is, for the pool's limits of one client and the order fair (default: nobody's)."`
 	adminFlags
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
 }
@@ -128,7 +129,7 @@ func (c *execCommand) acquire(std streams, signals <-chan os.Signal, name string
 		}
 	}
 	gateways, err := client.New(client.Config{
-		Admins: c.Admin.Admin, Token: token, TTL: c.TTL, Note: c.note(name), OnWait: c.show(line),
+		Admins: c.Admin.Admin, Token: token, TTL: c.TTL, Note: c.note(name), Client: c.Client, OnWait: c.show(line),
 	})
 	if err != nil {
 		return nil, &codedError{code: exitUsage, err: err}

@@ -168,11 +168,16 @@ local function give_back(s)
   core.log(core.warning, "kgate: a slot of " .. s.pool .. " cannot be given back; it is free when its time to live is over")
 end
 
+-- quoted is a JSON string.
+local function quoted(text)
+  return '"' .. text:gsub('[%c"\\\127-\255]', function(c) return string.format("\\u%04x", c:byte()) end) .. '"'
+end
+
 local function create(s)
   if s.over then return end
   s.taken = true
   local sent = mark()
-  local body = string.format('{"pool":"%s","ttl":"%ds","note":"haproxy"}', s.pool, ttl)
+  local body = string.format('{"pool":"%s","ttl":"%ds","note":"haproxy","client":%s}', s.pool, ttl, quoted(s.client or ""))
   local status, text, retry_after = ask("POST", "", body, math.min(5, ttl / 2))
   if status ~= 201 then
     s.why = (text:match('"detail":"([^"]*)"') or "no kgate answers") .. " (" .. status .. ")"
@@ -348,7 +353,7 @@ local function request(flt, txn, message)
   local pool = txn:get_var("txn.kgate_pool")
   if not pool then return filter.CONTINUE end
   if not s then
-    s = {pool = pool, asked = mark(), number = txn:get_var("txn.kgate_stream")}
+    s = {pool = pool, client = txn:get_var("txn.kgate_client"), asked = mark(), number = txn:get_var("txn.kgate_stream")}
     flt.stream, streams = s, streams + 1
     if pool:match("^[%w._-]+$") then
       table.insert(waiting, s)

@@ -27,6 +27,8 @@ type Config struct {
 	Control Control
 	// Tickets serves the ticket API; nil: there is none.
 	Tickets Tickets
+	// Client returns the key of a client that the holder of a ticket names; nil: none may be named.
+	Client func(pool, name string) string
 	// Tokens returns the accepted tokens. A change from another machine needs one of them.
 	// Tokens is called for each change. Nil or empty: no other machine can change anything.
 	Tokens func() []string
@@ -101,7 +103,7 @@ func changes(r chi.Router, cfg Config, h *handler) error {
 		(&changer{control: cfg.Control, log: cfg.Log}).routes(r)
 	}
 	if cfg.Tickets != nil {
-		h, err := NewTicketHandler(TicketConfig{Tickets: cfg.Tickets, Log: cfg.Log})
+		h, err := NewTicketHandler(TicketConfig{Tickets: cfg.Tickets, Client: cfg.Client, Log: cfg.Log})
 		if err != nil {
 			return err
 		}

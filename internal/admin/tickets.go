@@ -39,6 +39,9 @@ type TicketConfig struct {
 	// Asks returns the request that a client makes of a pool; nil: the pool does not distinguish
 	// clients, and they hold their slots for as long as they like.
 	Asks func(ctx context.Context, pool string) admission.Request
+	// Client returns the key of a client that a request names; nil: none may be named, since Asks
+	// knows who asks.
+	Client func(pool, name string) string
 	// Pages reports whether the web page of another origin that made a request may use tickets of
 	// the pool, or of any pool if pool is empty; nil: no page may.
 	Pages func(ctx context.Context, pool string) bool
@@ -113,9 +116,10 @@ func (d *duration) UnmarshalText(text []byte) error {
 
 func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 	q := struct {
-		Pool string   `json:"pool"`
-		TTL  duration `json:"ttl"`
-		Note string   `json:"note"`
+		Pool   string   `json:"pool"`
+		TTL    duration `json:"ttl"`
+		Note   string   `json:"note"`
+		Client string   `json:"client"`
 	}{TTL: duration(defaultTTL)}
 	if err := readJSON(w, r, &q); err != nil {
 		problem(w, r, statusOf(err), err.Error())
@@ -134,7 +138,15 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 		refuseCrossOrigin(w, r)
 		return
 	}
-	t, err := h.Tickets.RequestTicket(r.Context(), h.Asks(r.Context(), q.Pool), ttl, q.Note)
+	asks := h.Asks(r.Context(), q.Pool)
+	if q.Client != "" {
+		if h.Client == nil {
+			h.fail(w, r, fmt.Errorf("%w: client is for the admin address; on this one you are the client", ErrInvalid))
+			return
+		}
+		asks.Client = h.Client(q.Pool, q.Client)
+	}
+	t, err := h.Tickets.RequestTicket(r.Context(), asks, ttl, q.Note)
 	if err != nil {
 		h.fail(w, r, err)
 		return

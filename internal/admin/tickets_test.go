@@ -96,6 +96,33 @@ func TestTicketAtTheEnd(t *testing.T) {
 	}
 }
 
+// asks notes what is asked for.
+type asks struct {
+	admin.Tickets
+	last admission.Request
+}
+
+func (a *asks) RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error) {
+	a.last = req
+	return a.Tickets.RequestTicket(ctx, req, ttl, note)
+}
+
+// A ticket may be for a client, where whoever asks is trusted.
+func TestTicketOfAClient(t *testing.T) {
+	m := &asks{Tickets: admintest.NewTickets(map[string]int{"p": 9})}
+	body := `{"pool":"p","client":"gold"}`
+	if a := ask(t, ticketHandler(t, m), "POST", at, body); a.code != 400 || !strings.Contains(a.text, "admin address") || m.last.Client != "" {
+		t.Errorf("a stranger: %d %s, %+v", a.code, a.text, m.last)
+	}
+	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Client: func(pool, name string) string { return pool + "/" + name }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := ask(t, h, "POST", at, body); a.code != 201 || m.last.Client != "p/gold" {
+		t.Errorf("%d %s, %+v", a.code, a.text, m.last)
+	}
+}
+
 func TestTicketCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := admintest.NewTickets(map[string]int{"p": 1})

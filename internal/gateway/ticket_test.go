@@ -580,13 +580,57 @@ func TestTicketHoldMax(t *testing.T) {
 	})
 }
 
+// Tickets for clients that somebody else names take turns, as requests do.
+func TestTicketsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{Fair: true})
+		n := f.all()[0]
+		take := func(client string) string {
+			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: client}, time.Minute, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tk.ID
+		}
+		var of = make(map[string]string)
+		first := take("many")
+		for range 4 {
+			of[take("many")] = "many"
+			synctest.Wait()
+		}
+		of[take("few")] = "few"
+		time.Sleep(3 * time.Second) // of service
+		if err := n.EndTicket(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		for range len(of) {
+			time.Sleep(time.Second)
+			for id, client := range of {
+				if tk, err := n.TestTicket(t.Context(), id, false, 0); err == nil && tk.Granted {
+					order = append(order, client)
+					delete(of, id)
+					if err := n.EndTicket(t.Context(), id); err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
+			}
+		}
+		if len(order) != 5 || slices.Index(order, "few") > 1 {
+			t.Errorf("admitted: %v", order)
+		}
+		f.check()
+	})
+}
+
 // A client has as many tickets as it may, at a gateway.
 func TestClientTickets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{ClientTickets: 3})
 		n := f.all()[0]
 		take := func(client string) (string, error) {
-			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: client}, time.Minute, "")
+			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: client, Stranger: client != ""}, time.Minute, "")
 			return tk.ID, err
 		}
 		var ids []string
@@ -604,6 +648,9 @@ func TestClientTickets(t *testing.T) {
 			if _, err := take(client); err != nil {
 				t.Errorf("%q: %v", client, err)
 			}
+		}
+		if _, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: "hog"}, time.Minute, ""); err != nil {
+			t.Errorf("for the client, but not by it: %v", err)
 		}
 		for _, id := range ids { // one that waits, and one that has the slot
 			if err := n.EndTicket(t.Context(), id); err != nil {

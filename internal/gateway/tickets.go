@@ -27,15 +27,19 @@ func (p ticketManager) take(req admission.Request, ttl time.Duration, note strin
 	switch limit := p.limits.ClientTickets; {
 	case !p.takes(ttl):
 		return nil, admission.Isolated
-	case limit > 0 && req.Client != "" && ts.Of(req.Client) >= limit:
+	case limit > 0 && req.Stranger && ts.Of(req.Client) >= limit:
 		return nil, &admission.Refusal{Reason: admission.ClientLimit, Limit: limit}
 	case ts.Full():
 		return nil, admission.QueueFull
 	}
+	counted := ""
+	if req.Stranger {
+		counted = req.Client
+	}
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	t := &pool.Ticket{
-		ID: replication.NewID(secret, p.self), Client: req.Client, TTL: ttl, HoldMax: req.HoldMax, Note: note,
+		ID: replication.NewID(secret, p.self), Client: counted, TTL: ttl, HoldMax: req.HoldMax, Note: note,
 		Stamp: p.now().UnixNano(),
 	}
 	s := new(claim)

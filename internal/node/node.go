@@ -96,7 +96,7 @@ func (n *Node) start() error {
 	n.undo = append(n.undo, n.pools.gateway.Close)
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
-		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Exposed, Tickets: n.pools.gateway,
+		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Exposed, Tickets: n.pools.gateway, Client: n.data.handler.ClientKey,
 		Control: control{n.peers.cluster, n.pools, n.drainOnly, n.askToLeave, n.cfg.Reload}, Tokens: n.cfg.AdminTokens,
 		Profiles: n.cfg.Profiles, Log: n.cfg.Logger,
 	})
