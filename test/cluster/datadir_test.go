@@ -38,7 +38,7 @@ func TestMisuse(t *testing.T) {
 		alien.opt.Durable = true
 		g := alien.start(t, "alien-1", 1) // it goes on as the cluster that it was
 		for _, side := range [][]*Gateway{c.Gateways, {g}} {
-			expectWarning(t, side, "a gateway of another cluster is not let in", "data_dir")
+			expectWarning(t, side, "a gateway of another cluster is not let in", "data directory")
 		}
 	})
 	t.Run("newer", func(t *testing.T) {

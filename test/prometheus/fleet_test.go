@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -156,7 +157,9 @@ func (f *Fleet) holdByTickets(t *testing.T, pool string) (end func()) {
 		}
 	}()
 	_, leave := f.Ask(t, 0, pool, "1ms")
-	return func() { close(quit); <-done; leave() }
+	end = sync.OnceFunc(func() { close(quit); <-done; leave() })
+	t.Cleanup(end)
+	return end
 }
 
 // saysWhat checks the texts of the alerts that fire.
