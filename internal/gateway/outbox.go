@@ -51,15 +51,17 @@ func (o *outbox) send(messages []kmutex.Envelope, busy bool) (missed uint64) {
 	return missed
 }
 
-// isMissed logs a message that could not be queued, and reports whether anybody
-// misses it. One to a gateway that has just left the view is void anyway: the
-// pool's next epoch is on its way here.
+// isMissed reports whether anybody misses a message that could not be queued, and logs it then.
+// One to a gateway that has just left the view is void: the pool's next epoch is on its way here.
 func (o *outbox) isMissed(m *kmutex.Envelope, err error) bool {
+	if errors.Is(err, transport.ErrUnknownPeer) || errors.Is(err, transport.ErrClosed) {
+		return false
+	}
 	if o.losses.First("message/" + o.name) {
 		o.log.Warn("message to a peer is lost",
 			slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
 	}
-	return !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed)
+	return true
 }
 
 // post sends a letter in the background, as long as its epoch lasts. If it does not arrive,

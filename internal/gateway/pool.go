@@ -150,12 +150,12 @@ func (p *poolDriver) loaded() {
 	p.event(func() { p.apply(p.core.Loaded(p.clock(), p.disk.state())) })
 }
 
-// deliver takes in a message.
+// deliver takes in a message. One for an incarnation that has ended is void: its sender will hear.
 func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
-		return admission.Isolated
+		return nil
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.core.Epoch() {

@@ -444,6 +444,38 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestEndTogether: three nodes that shut down at once, in use, warn of nothing.
+func TestEndTogether(t *testing.T) {
+	for range 3 {
+		var text syncBuffer
+		nodes := cluster(t, 3, 2, func(c *kgate.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})).With("of", c.Name)
+		})
+		var all sync.WaitGroup
+		for _, n := range nodes {
+			for range 3 {
+				all.Go(func() {
+					for err := error(nil); err == nil; {
+						err = n.Do(context.Background(), "p", func(context.Context) error { return nil })
+					}
+				})
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		for _, n := range nodes {
+			all.Go(func() {
+				if err := n.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if said := text.String(); said != "" {
+			t.Error(said)
+		}
+	}
+}
+
 // syncBuffer is a text that grows.
 type syncBuffer struct {
 	mu   sync.Mutex
