@@ -31,8 +31,9 @@ type claim struct {
 	ready   chan struct{} // closed when the wait is over; nil if it never began
 	ticket  *pool.Ticket  // whose slot it is; nil: a request's
 	span    string        // see admission.Request
-	// paid is for how long of its hold its client has been charged.
-	paid time.Duration
+	// counted is for how long of its hold its client has been charged, and owes its part in what that owes.
+	counted time.Duration
+	owes    float64
 	// holder is told of a loss; nil: nobody is, or it was told.
 	holder admission.Holder
 	// given is how it was granted. Unlike grant it does not change.

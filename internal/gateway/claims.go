@@ -119,14 +119,9 @@ func (c *claims) release(s *claim) {
 		s.wake()
 	case slotGranted:
 		if !s.at.IsZero() {
-			const weight = 8 // as in serviceRate
-			if held := c.shared.moment().Sub(s.at); c.usual == 0 {
-				c.usual = held
-			} else {
-				c.usual += (held - c.usual) / weight
-			}
+			c.usual = movingMean(c.usual, c.shared.moment().Sub(s.at))
 		}
-		c.pay(s, c.shared.moment(), true)
+		c.countLast(s, c.shared.moment())
 		c.use(-1)
 		c.released(s)
 		c.shared.spans.leave(s)
@@ -146,7 +141,7 @@ func (c *claims) release(s *claim) {
 func (c *claims) again(s *claim) {
 	s.state, s.ready = slotWaiting, make(chan struct{})
 	c.waiting++
-	c.pay(s, c.shared.moment(), true)
+	c.countLast(s, c.shared.moment())
 	c.use(-1)
 	c.returned(s)
 	c.want(kmutex.EventReturn, s.request)

@@ -214,14 +214,20 @@ func (p *poolDriver) turn() bool {
 		p.turns.running = true
 		p.turns.timer.Reset(sharesEvery)
 	}
+	if p.waiting == 0 {
+		p.bound = -1
+		return false
+	}
 	now := p.moment()
 	if len(p.due) > 0 || now.Sub(p.turned) < time.Duration(len(p.clients))*turnGap && p.core.Machine().FreeHere() == 0 {
 		return false
 	}
 	// As many places as slots come free until a further one can be asked for; one while nothing is known.
+	// Holds may become longer than they were, so there is an end.
 	places := 1
 	if p.usual > 0 {
-		places += int(math.Ceil(float64(p.spec.K) * float64(p.askInterval(p.limits.AskInterval)) / float64(p.usual)))
+		const most = 8 // for each slot
+		places += int(math.Ceil(float64(p.spec.K) * min(most, float64(p.askInterval(p.limits.AskInterval))/float64(p.usual))))
 	}
 	p.queue.turn(now, p.spec.K, places, p.core.Machine().FreeHere())
 	return len(p.due) > 0

@@ -25,9 +25,9 @@ type queue struct {
 	clients map[string]*client        // where they are distinguished
 	due     []*claim                  // that get their places in line next, in this order
 	room    [2]*claim                 // for due while it is short
-	// In the order fair: what clients have had, and from it: who has had more than bound takes no
-	// place in line while another one waits; negative: nobody waits. A client has so many places as
-	// window says. Turned is when these were found.
+	// In the order fair: what clients have had, and from it: who has had more than bound, or would
+	// with its places in line, takes no further one while another one waits; negative: nobody waits. A
+	// client has so many places as window says. Turned is when these were found.
 	shares
 	bound  float64
 	window int
@@ -37,7 +37,8 @@ type queue struct {
 
 // client is a client with requests that wait, or hold slots, here.
 type client struct {
-	key string
+	key   string
+	share *share // in the order fair
 	// waiting requests, of which inLine have a place in the line or are due for one, and
 	// slots held.
 	waiting, inLine, held int
@@ -72,12 +73,12 @@ func (q *queue) join(s *claim, key string) {
 	c := q.clients[key]
 	if c == nil {
 		c = &client{key: key}
+		if q.limits.Fair {
+			c.share = q.share(key)
+		}
 		q.clients[key] = c
 	}
 	s.client = c
-	if c.waiting == 0 && q.limits.Fair {
-		q.comes(key)
-	}
 	c.waiting++
 	if !q.mayPlace(c) {
 		c.behind = append(c.behind, s)
@@ -107,11 +108,19 @@ func (q *queue) placeNext(now time.Time) kmutex.Request {
 
 // mayPlace reports whether one more request of c may take a place in line.
 func (q *queue) mayPlace(c *client) bool {
-	if q.limits.Fair && (c.inLine >= max(1, q.window) || q.isAhead(c)) {
+	if q.limits.Fair && (c.inLine >= max(1, q.window) || q.isAhead(c, c.inLine)) {
 		return false
 	}
+	return q.hasRoom(c)
+}
+
+// hasRoom reports whether one more request of c may hold a slot.
+func (q *queue) hasRoom(c *client) bool {
 	return q.limits.ClientInFlight == 0 || c.inLine+c.held < q.limits.ClientInFlight
 }
+
+// competes reports whether c waits for others, and not for its own requests alone.
+func (q *queue) competes(c *client) bool { return c.inLine > 0 || c.waiting > 0 && q.hasRoom(c) }
 
 // advance makes those of c's requests due that may take a place in line now.
 func (q *queue) advance(c *client) {
@@ -130,50 +139,71 @@ func (q *queue) admitted(s *claim) {
 	c.inLine--
 	c.held++
 	if q.limits.Fair {
-		s.paid = q.share(c.key).hold
-		q.charge(c.key, s.paid.Seconds()/q.weight(c.key))
+		s.counted, s.owes = 0, c.share.amount(c.share.hold)
+		c.share.owes += s.owes
 	}
 	q.advance(c)
 	q.waitEnded(c)
 }
 
-// pay charges what s has held beyond what it has paid for. At its end what it has paid too much comes back.
-func (q *queue) pay(s *claim, now time.Time, end bool) {
-	if s.client == nil || !q.limits.Fair || s.at.IsZero() {
-		return
+// countHolds charges clients for what they hold.
+func (q *queue) countHolds(now time.Time) {
+	for _, c := range q.clients {
+		c.share.owes = 0
 	}
-	held := now.Sub(s.at)
-	if held > s.paid || end {
-		q.charge(s.client.key, (held-s.paid).Seconds()/q.weight(s.client.key))
-		s.paid = held
-	}
-	if end {
-		const weight = 8 // as in serviceRate
-		if sh := q.share(s.client.key); sh.hold == 0 {
-			sh.hold = held
-		} else {
-			sh.hold += (held - sh.hold) / weight
+	for _, s := range q.slots {
+		if s.state == slotGranted && q.count(s, now) {
+			share := s.client.share
+			s.owes = share.amount(max(0, share.hold-s.counted))
+			share.owes += s.owes
 		}
 	}
 }
 
-// isAhead reports whether a client has had so much more than another one that waits that it is not its turn.
-func (q *queue) isAhead(c *client) bool { return q.bound >= 0 && q.share(c.key).served > q.bound }
+// count charges s's client for what s has held since it was counted last, and reports whether it has one.
+func (q *queue) count(s *claim, now time.Time) bool {
+	if s.client == nil || !q.limits.Fair || s.at.IsZero() {
+		return false
+	}
+	held := now.Sub(s.at)
+	s.client.share.charge(s.client.share.amount(held - s.counted))
+	s.counted = held
+	return true
+}
+
+// countLast is count when s gives its slot back.
+func (q *queue) countLast(s *claim, now time.Time) {
+	if !q.count(s, now) {
+		return
+	}
+	share := s.client.share
+	share.owes = max(0, share.owes-s.owes)
+	share.hold = movingMean(share.hold, s.counted)
+}
+
+// isAhead reports whether a client with so many places in line has had, or is about to have, so much more
+// than another one that waits that it is not its turn. While its holds are not known it has one place.
+func (q *queue) isAhead(c *client, places int) bool {
+	if places > 0 && c.share.hold == 0 {
+		return true
+	}
+	return q.bound >= 0 && c.share.had()+float64(places)*c.share.amount(c.share.hold) > q.bound
+}
 
 // turn finds out whose turn it is, and makes those due that may take a place in line now; who is
 // ahead only if so many tokens are free here.
 func (q *queue) turn(now time.Time, k, places, free int) {
 	q.turned = now
 	least, waiting, weight := -1.0, 0, 0.0
-	for key, c := range q.clients {
-		weight += q.weight(key)
-		if c.waiting == 0 {
+	for _, c := range q.clients {
+		weight += c.share.weight
+		if !q.competes(c) {
 			continue
 		}
-		if served := q.share(key).served; least < 0 || served < least {
-			least = served
+		if had := c.share.had(); least < 0 || had < least {
+			least = had
 		}
-		if !q.isAhead(c) {
+		if !q.isAhead(c, 0) {
 			waiting++
 		}
 	}
@@ -191,29 +221,32 @@ func (q *queue) turn(now time.Time, k, places, free int) {
 			next = append(next, c)
 		}
 	}
-	slices.SortFunc(next, func(a, b *client) int { return cmp.Compare(q.share(a.key).served, q.share(b.key).served) })
+	slices.SortFunc(next, func(a, b *client) int { return cmp.Compare(a.share.had(), b.share.had()) })
 	for _, c := range next {
 		q.advance(c)
 	}
 	for _, c := range next {
-		if free > len(q.due) && len(c.behind) > 0 && c.inLine == 0 && (q.limits.ClientInFlight == 0 || c.held < q.limits.ClientInFlight) {
+		if free > len(q.due) && len(c.behind) > 0 && c.inLine == 0 && q.hasRoom(c) {
 			q.makeDue(c.next())
 			c.inLine++
 		}
 	}
 }
 
-// quantum is by how much one may be ahead: a hold, and what a client has while the news of it makes
-// its way to the others.
+// quantum is by how much one may be ahead: two holds, since those who are equal are at different points of
+// one, and what a client has while the news of it makes its way to the others.
 func (q *queue) quantum(k int, weight float64) float64 {
-	return q.usual.Seconds() + float64(k)/max(1, weight)*2*sharesEvery.Seconds()
+	return 2*q.usual.Seconds() + float64(k)/max(1, weight)*2*sharesEvery.Seconds()
 }
 
-// waits returns the clients that wait or hold slots here, and whether they wait.
-func (q *queue) waits() map[string]bool {
-	all := make(map[string]bool, len(q.clients))
+// present returns the clients that wait or hold slots here, in the order fair.
+func (q *queue) present() map[string]presence {
+	all := make(map[string]presence)
+	if !q.limits.Fair {
+		return all
+	}
 	for key, c := range q.clients {
-		all[key] = c.waiting > 0
+		all[key] = presence{q.competes(c), c.share.owes}
 	}
 	return all
 }
@@ -293,7 +326,16 @@ func (q *queue) forgetIdle(c *client) {
 func (q *queue) configure(limits PoolConfig) {
 	q.limits = limits
 	q.limits.QueueLimit = cmp.Or(limits.QueueLimit, admission.DefaultQueueLimit)
+	if !limits.Fair {
+		q.shares = newShares()
+	}
+	for key, s := range q.of {
+		s.weight = q.weight(key)
+	}
 	for _, c := range q.clients {
+		if limits.Fair {
+			c.share = q.share(c.key)
+		}
 		q.advance(c)
 	}
 	slices.SortStableFunc(q.due, func(a, b *claim) int { return a.since.Compare(b.since) })

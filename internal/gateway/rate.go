@@ -14,13 +14,7 @@ func (r *serviceRate) begins(now time.Time) { r.last = now }
 // admitted notes an admission at now; busy tells whether others go on waiting.
 func (r *serviceRate) admitted(now time.Time, busy bool) {
 	if !r.last.IsZero() {
-		const weight = 8 // as in TCP's estimate of the round trip
-		switch sample := now.Sub(r.last); r.every {
-		case 0:
-			r.every = sample
-		default:
-			r.every += (sample - r.every) / weight
-		}
+		r.every = movingMean(r.every, now.Sub(r.last))
 	}
 	if r.last = now; !busy {
 		r.last = time.Time{}
@@ -36,4 +30,13 @@ func (r *serviceRate) wait(now time.Time, waiting int) time.Duration {
 		return turns
 	}
 	return turns + max(0, now.Sub(r.last)-r.every)
+}
+
+// movingMean takes a sample into a mean; one of 0 has none.
+func movingMean(mean, sample time.Duration) time.Duration {
+	const weight = 8 // as in TCP's estimate of the round trip
+	if mean == 0 {
+		return sample
+	}
+	return mean + (sample-mean)/weight
 }

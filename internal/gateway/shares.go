@@ -12,30 +12,40 @@ import (
 // requests have held slots, divided by its weight. The pool's home has the totals. Each gateway tells
 // it, a few times a second, what its clients have had since, and is told the totals.
 //
-// Nobody who waits is far behind: one who comes, and did not wait anywhere, begins with the least that
-// one of those who wait has had (start-time fair queuing). So who was away has no credit.
+// Nobody is behind the start, where all begin: what the least served of those who wait has had. While
+// nobody waits it is what the most served has had. So nobody saves up by being away, and nobody owes
+// for slots that no other one wanted. (Start-time fair queuing.)
 
 const (
 	// sharesEvery is how often a gateway with clients tells home.
 	sharesEvery = 250 * time.Millisecond
 	// sharesKeep is how long home, and a gateway that home does not answer, go by what they were told.
 	sharesKeep = 4 * sharesEvery
-	// maxShares is how many clients a gateway tells of at once, and remembers that do not wait.
+	// maxShares is how many clients a gateway tells of at once, and remembers that are not here.
 	maxShares = 256
 )
 
-// share is what is known of a client.
+// share is what is known of a client. Amounts are slot-seconds, divided by its weight.
 type share struct {
-	served    float64       // slot-seconds by weight, over all gateways
-	unsent    float64       // those of them that home does not know of
-	elsewhere bool          // it waits at another gateway
-	hold      time.Duration // moving mean of its holds here
+	weight float64
+	served float64       // over all gateways; not less than shares.start
+	unsent float64       // those of them that home does not know of
+	hold   time.Duration // moving mean of its holds here
+	// owes is what the slots that it holds here have yet to count if it holds them as long as usual, and
+	// elsewhere the same at other gateways.
+	owes, elsewhere float64
 }
+
+// had is what a client has had, and is about to have.
+func (s *share) had() float64 { return s.served + s.owes + s.elsewhere }
+
+// amount returns what so much time of a slot counts.
+func (s *share) amount(held time.Duration) float64 { return held.Seconds() / s.weight }
 
 // shares are those of a pool's clients, by name. The pool's lock guards them.
 type shares struct {
 	of map[string]*share
-	// start is what a client who comes begins with: the least of those who wait. It never falls.
+	// start is what a client who comes begins with. Home finds it. It never falls.
 	start float64
 	// least of those who wait at other gateways, as known since at; negative: nobody does.
 	least float64
@@ -46,9 +56,16 @@ type shares struct {
 	heard map[kmutex.Node]heard
 }
 
+// heard is who is at a gateway.
 type heard struct {
 	at      time.Time
-	clients map[string]bool // and whether they wait
+	clients map[string]presence
+}
+
+// presence is that of a client at a gateway, or at several.
+type presence struct {
+	Waits bool    // for a slot that another one has
+	Owes  float64 // see share
 }
 
 // told is what a gateway tells home.
@@ -63,7 +80,8 @@ type toldShare struct {
 	// Known is what the gateway takes for the total, without More, which is new.
 	Known, More float64
 	// Here: it waits or holds slots there.
-	Here, Waits bool
+	Here bool
+	presence
 }
 
 // totals are home's answer.
@@ -76,31 +94,23 @@ type totals struct {
 
 type total struct {
 	Served    float64
-	Elsewhere bool
+	Elsewhere float64
 }
 
 func newShares() shares { return shares{of: make(map[string]*share), least: -1} }
 
-func (q *shares) share(key string) *share {
+// share returns what is known of a client.
+func (q *queue) share(key string) *share {
 	s := q.of[key]
 	if s == nil {
-		s = &share{served: q.start}
+		s = &share{weight: q.weight(key), served: q.start}
 		q.of[key] = s
 	}
 	return s
 }
 
-// comes notes that a client waits that did not wait here.
-func (q *shares) comes(key string) {
-	if s := q.share(key); !s.elsewhere && s.served < q.start {
-		s.unsent += q.start - s.served
-		s.served = q.start
-	}
-}
-
-// charge adds slot-seconds by weight.
-func (q *shares) charge(key string, amount float64) {
-	s := q.share(key)
+// charge adds to what a client has had.
+func (s *share) charge(amount float64) {
 	s.served += amount
 	s.unsent += amount
 }
@@ -111,19 +121,19 @@ func (q *shares) fresh(now time.Time) bool { return now.Sub(q.at) < sharesKeep }
 // floor returns the least that one of those who wait has had, here, as the caller says, or elsewhere.
 func (q *shares) floor(now time.Time, here float64) float64 {
 	if q.least >= 0 && q.fresh(now) && (here < 0 || q.least < here) {
-		here = q.least
+		return q.least
 	}
-	q.start = max(q.start, here)
 	return here
 }
 
-// tell returns what home is to know: of those who wait or hold slots here, or did.
-func (q *shares) tell(self kmutex.Node, waits map[string]bool) told {
+// tell returns what home is to know: of those who are here, or were. Of the others that are too many
+// nothing is remembered: else names without end would fill the memory.
+func (q *shares) tell(self kmutex.Node, here map[string]presence) told {
 	out := told{From: self, Start: q.start}
 	for key, s := range q.of {
-		_, here := waits[key]
-		if here || s.unsent != 0 {
-			out.Clients = append(out.Clients, toldShare{[]byte(key), s.served - s.unsent, s.unsent, here, waits[key]})
+		p, is := here[key]
+		if is || s.unsent != 0 {
+			out.Clients = append(out.Clients, toldShare{[]byte(key), s.served - s.unsent, s.unsent, is, p})
 		}
 	}
 	if len(out.Clients) > maxShares {
@@ -134,46 +144,52 @@ func (q *shares) tell(self kmutex.Node, waits map[string]bool) told {
 				out.Clients[0], out.Clients[i] = c, first
 			}
 		}
+		for _, c := range out.Clients[maxShares:] {
+			if !c.Here {
+				delete(q.of, string(c.Client))
+			}
+		}
 		out.Clients = out.Clients[:maxShares]
 	}
 	return out
 }
 
 // hear takes in, at home, what another gateway tells, and returns the totals. Here are home's own
-// clients, and whether they wait.
-func (q *queue) hear(now time.Time, in told, here map[string]bool) totals {
-	h := heard{now, make(map[string]bool)}
+// clients.
+func (q *queue) hear(now time.Time, in told, here map[string]presence) totals {
+	h := heard{now, make(map[string]presence)}
 	q.start = max(q.start, in.Start)
 	for _, c := range in.Clients {
 		key := string(c.Client)
-		s, known := q.of[key]
-		if !known {
-			s = &share{served: max(c.Known, 0)}
-			q.of[key] = s
+		s := q.of[key]
+		if s == nil {
+			s = q.share(key)
+			s.served = max(s.served, c.Known)
 		}
 		s.served += c.More
 		if c.Here {
-			h.clients[key] = c.Waits
+			h.clients[key] = c.presence
 		}
 	}
 	if q.heard == nil {
 		q.heard = make(map[kmutex.Node]heard)
 	}
 	q.heard[in.From] = h
-	q.lookAround(now)
+	q.lookAround(now, here)
 	elsewhere := q.but(in.From)
 	add(elsewhere, here)
 	out := totals{Start: q.start}
-	out.Least, out.Active = q.leastOf(elsewhere)
+	out.Least, out.Active = q.leastOf(elsewhere, h.clients)
 	for _, c := range in.Clients {
-		out.Clients = append(out.Clients, total{q.of[string(c.Client)].served, elsewhere[string(c.Client)]})
+		key := string(c.Client)
+		out.Clients = append(out.Clients, total{q.of[key].served, elsewhere[key].Owes})
 	}
 	return out
 }
 
-// but returns the clients at gateways that have told, except one, and whether they wait.
-func (q *shares) but(node kmutex.Node) map[string]bool {
-	all := make(map[string]bool)
+// but returns the clients at gateways that have told, except one.
+func (q *shares) but(node kmutex.Node) map[string]presence {
+	all := make(map[string]presence)
 	for from, h := range q.heard {
 		if from != node {
 			add(all, h.clients)
@@ -182,19 +198,22 @@ func (q *shares) but(node kmutex.Node) map[string]bool {
 	return all
 }
 
-func add(to, more map[string]bool) {
-	for key, waits := range more {
-		to[key] = to[key] || waits
+func add(to, more map[string]presence) {
+	for key, p := range more {
+		has := to[key]
+		to[key] = presence{has.Waits || p.Waits, has.Owes + p.Owes}
 	}
 }
 
-// leastOf returns the least that one of these has had who waits, and the weight of all.
-func (q *queue) leastOf(clients map[string]bool) (least, weight float64) {
+// leastOf returns the least that one of these has had who waits, and the weight of all. Some are also
+// at another gateway.
+func (q *queue) leastOf(clients, also map[string]presence) (least, weight float64) {
 	least = -1
-	for key, waits := range clients {
-		weight += q.weight(key)
-		if s := q.of[key]; waits && s != nil && (least < 0 || s.served < least) {
-			least = s.served
+	for key, p := range clients {
+		s := q.share(key)
+		weight += s.weight
+		if had := s.served + p.Owes + also[key].Owes; p.Waits && (least < 0 || had < least) {
+			least = had
 		}
 	}
 	return least, weight
@@ -208,8 +227,8 @@ func (q *queue) weight(key string) float64 {
 	return 1
 }
 
-// lookAround takes in, at home, who is elsewhere.
-func (q *queue) lookAround(now time.Time) {
+// lookAround takes in, at home, who is elsewhere, and finds the start.
+func (q *queue) lookAround(now time.Time, here map[string]presence) {
 	for node, h := range q.heard {
 		if now.Sub(h.at) >= sharesKeep {
 			delete(q.heard, node)
@@ -217,30 +236,51 @@ func (q *queue) lookAround(now time.Time) {
 	}
 	elsewhere := q.but(0)
 	q.at = now
-	q.least, q.active = q.leastOf(elsewhere)
+	q.least, q.active = q.leastOf(elsewhere, here)
+	least, most := -1.0, q.start
 	for key, s := range q.of {
-		s.unsent, s.elsewhere = 0, elsewhere[key]
+		s.unsent, s.elsewhere = 0, elsewhere[key].Owes
+		most = max(most, s.served)
+		if (here[key].Waits || elsewhere[key].Waits) && (least < 0 || s.served < least) {
+			least = s.served
+		}
+	}
+	if least < 0 {
+		least = most
+	}
+	q.begin(least)
+}
+
+// begin sets the start.
+func (q *shares) begin(start float64) {
+	q.start = max(q.start, start)
+	for _, s := range q.of {
+		s.served = max(s.served, q.start)
 	}
 }
 
 // learn takes in home's answer to what was told.
 func (q *shares) learn(now time.Time, sent told, in totals) {
-	q.start, q.least, q.active, q.at = max(q.start, in.Start), in.Least, in.Active, now
+	q.least, q.active, q.at = in.Least, in.Active, now
+	for _, s := range q.of {
+		s.elsewhere = 0
+	}
 	for i, c := range in.Clients {
 		if i >= len(sent.Clients) {
-			return
+			break
 		}
 		if s := q.of[string(sent.Clients[i].Client)]; s != nil {
 			s.unsent -= sent.Clients[i].More
 			s.served, s.elsewhere = c.Served+s.unsent, c.Elsewhere
 		}
 	}
+	q.begin(in.Start)
 }
 
 // forget drops clients that are not here and have no more than one who comes.
-func (q *shares) forget(here map[string]bool) {
+func (q *shares) forget(here map[string]presence) {
 	for key, s := range q.of {
-		if _, is := here[key]; !is && s.unsent == 0 && !s.elsewhere && (s.served <= q.start || len(q.of) > maxShares) {
+		if _, is := here[key]; !is && s.unsent == 0 && (s.served <= q.start || len(q.of) > maxShares) {
 			delete(q.of, key)
 		}
 	}

@@ -163,23 +163,166 @@ func fairShares(t *testing.T, clients []demand, delay time.Duration, seed uint64
 	f.check()
 }
 
+// demands keeps the requests of a test's clients going, with holds of half to one and a half times hold.
+type demands struct {
+	*testing.T
+	*tally
+	sync.WaitGroup
+	began time.Time
+}
+
+// newDemands counts from a time after now.
+func newDemands(t *testing.T, k int, from time.Duration) *demands {
+	now := time.Now()
+	return &demands{T: t, began: now, tally: &tally{k: k, from: now.Add(from), had: make(map[string]time.Duration)}}
+}
+
+// keep has a client so many requests at a time at a gateway.
+func (d *demands) keep(n *node, client string, load int, hold, from, to time.Duration) {
+	for i := range load {
+		d.Go(func() {
+			time.Sleep(from)
+			r := rand.New(rand.NewPCG(uint64(i), 1))
+			for time.Since(d.began) < to {
+				d.use(d.T, n, client, time.Duration(float64(hold)*(0.5+r.Float64())))
+			}
+		})
+	}
+}
+
+// shares returns the part of all slots since the count began that each has had, and that was idle while
+// somebody waited.
+func (d *demands) shares() (of map[string]float64, idle float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.move(0, 0)
+	all := time.Since(d.from).Seconds() * float64(d.k)
+	of = make(map[string]float64)
+	for client, had := range d.had {
+		of[client] = had.Seconds() / all
+	}
+	return of, d.idle.Seconds() / all
+}
+
+// TestFairBegins: who was there before owes nothing for slots that no other one wanted, and who comes has
+// no credit, wherever it comes.
+func TestFairBegins(t *testing.T) {
+	const before, while, hold = time.Minute, 10 * time.Second, 50 * time.Millisecond
+	for name, c := range map[string]struct {
+		early, late []int // gateways; those of the early ones are each a client's
+		load        int   // of each early one before
+	}{
+		"alone, with all slots":             {[]int{0}, []int{0}, 6},
+		"alone, with all slots, elsewhere":  {[]int{0}, []int{2}, 6},
+		"one of three":                      {[]int{1}, []int{0, 1, 2}, 3},
+		"two that wait, at another gateway": {[]int{0, 1}, []int{2}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 3, 6, admission.BindingLate, time.Millisecond, PoolConfig{Fair: true})
+				all := f.all()
+				d := newDemands(t, 6, before)
+				for i, at := range c.early {
+					d.keep(all[at], fmt.Sprint("early ", i), c.load, hold, 0, before)
+					d.keep(all[at], fmt.Sprint("early ", i), 20, hold, before, before+while)
+				}
+				for _, at := range c.late {
+					d.keep(all[at], "late", 20, hold, before, before+while)
+				}
+				time.Sleep(before + while)
+				of, idle := d.shares()
+				if late := of["late"] * float64(len(c.early)+1); math.Abs(late-1) > 0.15 || idle > 0.05 {
+					t.Errorf("who comes has %.2f of its share; %.1f %% idle", late, 100*idle)
+				}
+				d.Wait()
+			})
+		})
+	}
+}
+
+// TestFairInFlight: who waits for its own requests alone holds back no other client.
+func TestFairInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const begin, end, hold = 5 * time.Second, 25 * time.Second, 500 * time.Millisecond
+		f := newFleet(t, 3, 8, admission.BindingLate, time.Millisecond, PoolConfig{Fair: true, ClientInFlight: 3})
+		d := newDemands(t, 8, begin)
+		d.keep(f.all()[0], "at one", 20, hold, 0, end)
+		for _, n := range f.all() {
+			d.keep(n, "at all", 20, hold, 0, end)
+		}
+		time.Sleep(end)
+		if of, idle := d.shares(); idle > 0.05 {
+			t.Errorf("%.1f %% idle; shares %v", 100*idle, of)
+		}
+		d.Wait()
+	})
+}
+
+// TestFairHoldsBecomeLong: a client of very short holds has many places in line. When its holds become long
+// it is far ahead for once, and then the others have as much.
+func TestFairHoldsBecomeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const change, end = 3 * time.Second, 13 * time.Second
+		f := newFleet(t, 3, 6, admission.BindingLate, 5*time.Millisecond, PoolConfig{Fair: true})
+		all := f.all()
+		d := newDemands(t, 6, change)
+		d.keep(all[1], "hog", 200, 200*time.Microsecond, 0, change)
+		d.keep(all[1], "hog", 200, 500*time.Millisecond, change, end)
+		d.keep(all[2], "small", 10, 50*time.Millisecond, change, end)
+		time.Sleep(end)
+		if of, _ := d.shares(); of["small"] < 0.35 {
+			t.Errorf("shares %v", of)
+		}
+		d.Wait()
+	})
+}
+
+// TestFairNames: clients without end take no memory, at a gateway and at home.
+func TestFairNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 20, admission.BindingLate, time.Millisecond, PoolConfig{Fair: true})
+		var wg sync.WaitGroup
+		end := time.Now().Add(10 * time.Second)
+		for i := range 20 {
+			wg.Go(func() {
+				for j := 0; time.Now().Before(end); j++ {
+					if s, _ := acquire(t, f.all()[1], fmt.Sprintf("client %d of %d", j, i)); s != nil {
+						time.Sleep(10 * time.Millisecond)
+						s.Release()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(4 * sharesEvery)
+		for i, n := range f.all() {
+			p := n.pool(testPool)
+			p.mu.Lock()
+			if known := len(p.of); known > maxShares {
+				t.Errorf("gateway %d remembers %d clients", i, known)
+			}
+			p.mu.Unlock()
+		}
+	})
+}
+
 // TestSharesOutliveHome: when home is lost, the next one learns from each gateway what that knows, and
 // what was told is not counted twice. Without news of home a gateway goes by its own clients.
 func TestSharesOutliveHome(t *testing.T) {
 	now := time.Now()
 	home, here, next := newQueue(), newQueue(), newQueue()
 	tell := func(to *queue) {
-		sent := here.tell(1, map[string]bool{"x": true})
-		here.learn(now, sent, to.hear(now, sent, map[string]bool{"y": true}))
+		sent := here.tell(1, map[string]presence{"x": {Waits: true, Owes: 3}})
+		here.learn(now, sent, to.hear(now, sent, map[string]presence{"y": {Waits: true}}))
 	}
-	home.charge("y", 2)
-	here.charge("x", 10)
+	home.share("y").charge(2)
+	here.share("x").charge(10)
 	tell(home)
 	tell(home)
-	if x := home.of["x"].served; x != 10 || here.of["x"].served != 10 || here.least != 2 {
+	if x := home.of["x"].served; x != 10 || here.of["x"].served != 10 || here.least != 2 || home.of["x"].elsewhere != 3 || home.least != 13 {
 		t.Errorf("home counts %v, the gateway %v, the least is %v", x, here.of["x"].served, here.least)
 	}
-	here.charge("x", 1) // home is lost before it is told
+	here.share("x").charge(1) // home is lost before it is told
 	tell(next)
 	tell(next)
 	if x := next.of["x"].served; x != 11 || here.of["x"].served != 11 {
@@ -188,10 +331,6 @@ func TestSharesOutliveHome(t *testing.T) {
 	here.least = 2
 	if far, near := here.floor(now, 11), here.floor(now.Add(sharesKeep), 11); far != 2 || near != 11 {
 		t.Errorf("the least is %v with news of home, and %v without", far, near)
-	}
-	here.comes("new")
-	if had := here.of["new"].served; had != 11 {
-		t.Errorf("who comes has had %v", had)
 	}
 }
 

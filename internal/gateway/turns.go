@@ -18,20 +18,19 @@ type turns struct {
 // countShares charges those who hold slots, and tells home.
 func (p *poolDriver) countShares() {
 	p.turns.running = false
-	now := p.now()
-	for _, s := range p.slots {
-		if s.state == slotGranted {
-			p.pay(s, now, false)
-		}
+	if !p.limits.Fair {
+		return
 	}
-	waits := p.waits()
+	now := p.now()
+	p.countHolds(now)
+	here := p.present()
 	home := p.spec.Home == p.self
 	if home {
-		p.lookAround(now)
+		p.lookAround(now, here)
 	}
-	told := p.tell(p.self, waits)
-	p.forget(waits)
-	if len(told.Clients) == 0 || !p.limits.Fair {
+	told := p.tell(p.self, here)
+	p.forget(here)
+	if len(told.Clients) == 0 {
 		return
 	}
 	p.turns.running = true
@@ -66,9 +65,9 @@ func (p *poolDriver) hearShares(body []byte) ([]byte, error) {
 	if !p.alive() || p.spec.Home != p.self {
 		return nil, admission.ErrElsewhere
 	}
-	waits := p.waits()
-	answer := p.hear(p.now(), in, waits)
-	p.forget(waits)
+	here := p.present()
+	answer := p.hear(p.now(), in, here)
+	p.forget(here)
 	p.settle()
 	return json.Marshal(answer)
 }
