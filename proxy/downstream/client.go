@@ -241,9 +241,11 @@ func (cl *client) serve(w *answer, framing http1.Framing, expects bool) bool {
 		return false
 	}
 	if cfg.WriteTimeout == 0 {
-		_ = c.SetWriteDeadline(time.Now().Add(cfg.StallTimeout)) // a client may send requests and read no answers
+		_ = c.SetWriteDeadline(time.Now().Add(min(cfg.StallTimeout, lookEvery)))
+		c.answered.Store(true)
 	}
 	again := w.finish()
+	c.answered.Store(false)
 	read := w.body.finish()
 	switch {
 	case w.err != nil:

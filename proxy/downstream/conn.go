@@ -30,6 +30,7 @@ type Conn struct {
 	unbind   func() bool            // it ends with the server no more
 	reads    deadline.Reader
 	writes   deadline.Writer
+	answered atomic.Bool // the handler is done: what is written is the rest of its answer
 	writing  atomic.Bool // a Write waits for the client, or is under way
 	stalled  atomic.Bool // a Write was given up: the client does not read
 	closing  atomic.Bool // Close waits for the client to have all that was written
@@ -316,8 +317,34 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) Write(p []byte) (int, error) {
 	c.writing.Store(true)
 	n, err := c.writes.Write(c.Conn, p)
+	if c.answered.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err = c.writeOn(p, n, err)
+	}
 	c.writing.Store(false)
 	c.noteStall(err)
+	return n, err
+}
+
+// lookEvery is how often a write of the rest of an answer looks whether its client reads. A
+// slow one may say for a second that it has no room.
+const lookEvery = 2 * time.Second
+
+// writeOn goes on with a write that has waited for lookEvery: for StallTimeout in all, but while others
+// wait for the place only as long as the client reads. Else clients that send requests and read no
+// answers would keep all places.
+func (c *Conn) writeOn(p []byte, n int, err error) (int, error) {
+	var last uint64
+	for left := c.StallTimeout() - lookEvery; left > 0 && errors.Is(err, os.ErrDeadlineExceeded); left -= lookEvery {
+		acked, _ := tcpstate.Acked(c.raw)
+		if c.acks && acked == last && c.IsWanted() {
+			break
+		}
+		last = acked
+		_ = c.SetWriteDeadline(time.Now().Add(min(left, lookEvery))) // if it fails, so does the write
+		var more int
+		more, err = c.writes.Write(c.Conn, p[n:])
+		n += more
+	}
 	return n, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -58,6 +60,51 @@ func TestDrainingMakeRoom(t *testing.T) {
 	_, _ = c.Read(make([]byte, 1))
 	if d := time.Since(began); d > 2*time.Second {
 		t.Errorf("waited %v", d)
+	}
+}
+
+// TestStalledMakeRoom: a client that sends requests and reads no answers gives its place to one that
+// waits, in seconds; one that reads slowly keeps it.
+func TestStalledMakeRoom(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what a client has acknowledged is known on Linux only")
+	}
+	t.Parallel()
+	answer := make([]byte, 4<<10) // fits into the buffer: it goes out when the handler has returned
+	addr := serveWith(t, 3, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answer) })
+	pipeline := func() net.Conn {
+		c := say(t, addr, "")
+		go func() {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			}
+		}()
+		return c
+	}
+	slow, _, _ := pipeline(), pipeline(), pipeline()
+	var read atomic.Int64
+	go func() {
+		for b := make([]byte, 32<<10); ; time.Sleep(50 * time.Millisecond) {
+			n, err := slow.Read(b)
+			if err != nil {
+				return
+			}
+			read.Add(int64(n))
+		}
+	}()
+	time.Sleep(lookEvery) // until their buffers are full
+	for range 2 {
+		c := say(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.ReadFull(c, make([]byte, 12)); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+	before := read.Load()
+	time.Sleep(lookEvery)
+	if read.Load() == before {
+		t.Error("the client that reads slowly has lost its place")
 	}
 }
 
