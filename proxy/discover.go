@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -46,7 +47,8 @@ func MayBeMany(u *url.URL) bool {
 
 // LookUp returns the servers that the name of an upstream means now: those of its SRV records, of
 // any priority, or one for each address. A server may have an address of either kind, so those of
-// IPv6 count if there are no others.
+// IPv6 count if there are certainly no others. While the name server fails nothing is known: else a server
+// would be another one, with its own k, by its other address.
 func LookUp(ctx context.Context, u *url.URL) ([]string, error) {
 	if isService(u) {
 		s, err := service{}.lookUp(ctx, u.Host)
@@ -56,24 +58,31 @@ func LookUp(ctx context.Context, u *url.URL) ([]string, error) {
 		}
 		return all, err
 	}
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
-	isOld := func(a netip.Addr) bool { return a.Unmap().Is4() }
-	if slices.ContainsFunc(found, isOld) {
-		found = slices.DeleteFunc(found, func(a netip.Addr) bool { return !isOld(a) })
-	}
+	found, err := addresses(ctx, u.Hostname())
 	var all []string
 	for _, a := range found {
 		server := *u
 		server.Fragment, server.RawFragment = "", ""
 		if server.Host = a.Unmap().WithZone("").String(); u.Port() != "" {
 			server.Host = net.JoinHostPort(server.Host, u.Port())
-		} else if !isOld(a) {
+		} else if !a.Unmap().Is4() {
 			server.Host = "[" + server.Host + "]"
 		}
 		all = append(all, server.String())
 	}
 	slices.Sort(all)
 	return all, err
+}
+
+// addresses returns those of a host, all of one kind.
+func addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	strict := net.Resolver{PreferGo: true, StrictErrors: true, Dial: net.DefaultResolver.Dial}
+	found, err := strict.LookupNetIP(ctx, "ip4", host)
+	var failed *net.DNSError
+	if err == nil || errors.As(err, &failed) && !failed.IsNotFound {
+		return found, err
+	}
+	return strict.LookupNetIP(ctx, "ip6", host)
 }
 
 // weightOf returns the weight that stands behind an upstream's URL, as in
@@ -121,7 +130,8 @@ func (s services) members(upstreams []*url.URL, rank int) []member {
 				behind++
 			}
 			server := bare
-			server.Host = net.JoinHostPort(strings.TrimSuffix(r.Target, "."), strconv.Itoa(int(r.Port)))
+			// Letters of both sizes mean the same, and some name servers mix them.
+			server.Host = net.JoinHostPort(strings.ToLower(strings.TrimSuffix(r.Target, ".")), strconv.Itoa(int(r.Port)))
 			all = append(all, member{&server, rank + behind, weight * max(1, int(r.Weight))})
 		}
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -214,6 +215,52 @@ func TestSlowStart(t *testing.T) {
 	if got[1] != 2 {
 		t.Errorf("the upstream that has come back has %v of 22", got)
 	}
+}
+
+// TestLookUp: a server has one URL, whatever its name server says in a bad moment, and in which letters.
+func TestLookUp(t *testing.T) {
+	ipv4 := &dnsmessage.AResource{A: [4]byte{10, 0, 0, 1}}
+	ipv6 := &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr("fd00::1").As16()}
+	srv := &dnsmessage.SRVResource{Port: 8000, Target: dnsmessage.MustNewName("One.Here.TEST.")}
+	for name, c := range map[string]struct {
+		url        string
+		a, aaaa, s []dnsmessage.ResourceBody // nil: the name server fails
+		want       string
+	}{
+		"both kinds":        {a: all(ipv4), aaaa: all(ipv6), want: "http://10.0.0.1:8000/v1"},
+		"twice":             {a: all(ipv4, ipv4), aaaa: all(), want: "http://10.0.0.1:8000/v1 http://10.0.0.1:8000/v1"},
+		"no IPv6 for now":   {a: all(ipv4), want: "http://10.0.0.1:8000/v1"},
+		"no IPv4 for now":   {aaaa: all(ipv6)},
+		"IPv6":              {a: all(), aaaa: all(ipv6), want: "http://[fd00::1]:8000/v1"},
+		"an address":        {url: "http://[fd00::2]#k_each=2", want: "http://[fd00::2]"},
+		"an address, IPv4":  {url: "http://10.0.0.2#k_each=2", want: "http://10.0.0.2"},
+		"records":           {url: "http://_http._tcp.llm.test#k_each=2", s: all(srv), want: "http://one.here.test:8000"},
+		"no name server":    {},
+		"nothing":           {a: all(), aaaa: all()},
+		"records, not now":  {url: "http://_http._tcp.llm.test#k_each=2"},
+		"records, nothing":  {url: "http://_http._tcp.llm.test#k_each=2", s: all()},
+		"no service at all": {url: "http://_http._tcp.llm.test#k_each=2", s: all(&dnsmessage.SRVResource{Target: dnsmessage.MustNewName(".")})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nametest.Serve(t, func(q dnsmessage.Question) []dnsmessage.ResourceBody {
+				answer := map[dnsmessage.Type][]dnsmessage.ResourceBody{dnsmessage.TypeA: c.a, dnsmessage.TypeAAAA: c.aaaa, dnsmessage.TypeSRV: c.s}[q.Type]
+				if answer == nil {
+					return all(nil)
+				}
+				return answer
+			})
+			u := mustURL(t, cmp.Or(c.url, "http://llm.test:8000/v1#k_each=2"))
+			got, err := LookUp(t.Context(), u)
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("%q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// all is an answer of a name server.
+func all(bodies ...dnsmessage.ResourceBody) []dnsmessage.ResourceBody {
+	return append([]dnsmessage.ResourceBody{}, bodies...)
 }
 
 // TestServiceURLs: what cannot be is refused.

@@ -11,7 +11,7 @@ import (
 )
 
 // Serve answers all look-ups of this process until the test ends, with what a question is answered
-// with.
+// with; nil among it: the name server fails.
 func Serve(t *testing.T, answer func(q dnsmessage.Question) []dnsmessage.ResourceBody) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -31,9 +31,13 @@ func Serve(t *testing.T, answer func(q dnsmessage.Question) []dnsmessage.Resourc
 			if m.Unpack(buf[:size]) != nil || len(m.Questions) != 1 {
 				continue
 			}
-			m.Response, m.Additionals = true, nil
+			m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
 			q := m.Questions[0]
 			for _, body := range answer(q) {
+				if body == nil {
+					m.RCode = dnsmessage.RCodeServerFailure
+					continue
+				}
 				m.Answers = append(m.Answers, dnsmessage.Resource{
 					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}, Body: body,
 				})
