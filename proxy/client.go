@@ -12,10 +12,11 @@ import (
 	"github.com/kgate/kgate/proxy/http1/adapt"
 )
 
-// clientKey returns the key by which the pool tells the request's client from others.
+// clientKey returns the key by which the pool tells the request's client from others. Who sends the header
+// twice goes by its address: with one more value each time it would be another client each time.
 func (v *visit) clientKey(r *http1.Request, pool *Pool) string {
-	if values := r.Fields.Values(http.CanonicalHeaderKey(pool.ClientHeader)); len(values) > 0 {
-		return digest(values)
+	if values := r.Fields.Values(http.CanonicalHeaderKey(pool.ClientHeader)); len(values) == 1 {
+		return pool.ClientKey(values[0])
 	}
 	return addressKey(v.info.Remote)
 }
@@ -33,12 +34,16 @@ func (p *Pool) ClientKey(name string) string {
 	if addr, err := netip.ParseAddr(name); err == nil && p.ClientHeader == "" {
 		return addressKey(addr.Unmap())
 	}
-	return digest([]string{name})
+	if strings.EqualFold(p.ClientHeader, "Authorization") { // "bearer  x" is "Bearer x" (RFC 9110, section 11.4)
+		scheme, rest, _ := strings.Cut(name, " ")
+		name = strings.ToLower(scheme) + " " + strings.TrimLeft(rest, " ")
+	}
+	return digest(name)
 }
 
-// digest returns a short key for a header's values, which may be long, and secret.
-func digest(values []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(values, "\x00")))
+// digest returns a short key for a header's value, which may be long, and secret.
+func digest(value string) string {
+	sum := sha256.Sum256([]byte(value))
 	return string(sum[:16])
 }
 

@@ -64,15 +64,16 @@ func (a *asker) Acquire(ctx context.Context, req admission.Request) (Slot, error
 
 // A client that is named has the key of its requests.
 func TestClientKeyOfAName(t *testing.T) {
-	byHeader, byAddress := &Pool{ClientHeader: "X-Key"}, &Pool{}
+	byHeader, byAddress, byLogin := &Pool{ClientHeader: "X-Key"}, &Pool{}, &Pool{ClientHeader: "authorization"}
 	for _, tt := range []struct {
 		pool *Pool
 		name string
 		want string
 	}{
-		{byHeader, "gold", digest([]string{"gold"})}, {byHeader, "192.0.2.1", digest([]string{"192.0.2.1"})},
+		{byHeader, "gold", digest("gold")}, {byHeader, "192.0.2.1", digest("192.0.2.1")},
 		{byAddress, "192.0.2.1", "192.0.2.1"}, {byAddress, "::ffff:192.0.2.1", "192.0.2.1"}, {byAddress, "2001:db8::1", "2001:db8::"},
-		{byAddress, "gold", digest([]string{"gold"})},
+		{byAddress, "gold", digest("gold")}, {byLogin, "Bearer gold", byLogin.ClientKey("bEARER  gold")},
+		{byLogin, "Bearer gold", digest("bearer gold")}, {byLogin, "Bearer Gold", digest("bearer Gold")}, {byHeader, "Two words", digest("Two words")},
 	} {
 		if got := tt.pool.ClientKey(tt.name); got != tt.want {
 			t.Errorf("header %q: %q is %q, want %q", tt.pool.ClientHeader, tt.name, got, tt.want)
@@ -97,6 +98,8 @@ func TestClientKey(t *testing.T) {
 		"two headers":          {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1", "a"}, [2]string{"192.0.2.1", "b"}, false},
 		"without, by address":  {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1"}, [2]string{"192.0.2.2"}, false},
 		"another's address":    {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1"}, [2]string{"192.0.2.2", "192.0.2.1"}, false},
+		"one header twice":     {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1", "a\nb"}, [2]string{"192.0.2.1", "a\nc"}, true},
+		"twice, and once":      {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1", "a\na"}, [2]string{"192.0.2.1", "a"}, false},
 		"long and nearly same": {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1", strings.Repeat("a", 1000)}, [2]string{"192.0.2.1", strings.Repeat("a", 1001)}, false},
 	} {
 		a := new(asker)
@@ -109,7 +112,7 @@ func TestClientKey(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(c[0]), 4000).String()
 			if c[1] != "" {
-				r.Header.Set("X-Key", c[1])
+				r.Header["X-Key"] = strings.Split(c[1], "\n")
 			}
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		}
