@@ -23,17 +23,17 @@ type asked struct {
 	onWait       func(place int, expected time.Duration)
 }
 
-func askedBy(options []Option) asked {
-	if len(options) == 0 { // the usual case, which allocates nothing
-		return asked{}
-	}
-	return collect(options)
-}
+// nothing is asked by no options, as usual.
+var nothing asked
 
-func collect(options []Option) (a asked) {
+func askedBy(options []Option) *asked {
+	if len(options) == 0 {
+		return &nothing
+	}
+	a := new(asked)
 	for _, o := range options {
 		if o.set != nil {
-			o.set(&a)
+			o.set(a)
 		}
 	}
 	return a
@@ -72,7 +72,7 @@ func (o *owned) LoseSlot() { o.held.Lose(ErrLost) }
 
 // given returns the slot, which o has got by now.
 func (o *owned) given() *Slot {
-	o.held.Slot, o.held.Wait = &o.got, o.got.Wait
+	o.held.Slot, o.held.Wait = &o.got, o.got.Wait()
 	o.Slot = Slot{held: &o.held, own: o}
 	return &o.Slot
 }
@@ -85,12 +85,12 @@ func (n *Node) Acquire(ctx context.Context, pool string, options ...Option) (*Sl
 	if by.onWait != nil {
 		defer n.tellPlace(ctx, pool, by.onWait)()
 	}
-	s, err := n.acquire(ctx, pool, &by, -1)
+	s, err := n.acquire(ctx, pool, by, -1)
 	if err == nil || !n.mayPass(err) {
 		return s, err
 	}
 	err = n.whenReady(ctx, func() (err error) {
-		s, err = n.acquire(ctx, pool, &by, -1)
+		s, err = n.acquire(ctx, pool, by, -1)
 		return err
 	})
 	return s, err
@@ -103,8 +103,7 @@ const tryFor = 100 * time.Millisecond
 // which a free slot comes from another node, and fails with ErrBusy if there is none, and with
 // ErrIsolated if the node is not ready.
 func (n *Node) TryAcquire(ctx context.Context, pool string, options ...Option) (*Slot, error) {
-	by := askedBy(options)
-	return n.acquire(ctx, pool, &by, tryFor)
+	return n.acquire(ctx, pool, askedBy(options), tryFor)
 }
 
 // Do calls work with a slot of the pool, and returns its error. Work's context ends when the slot
@@ -132,7 +131,8 @@ func (n *Node) acquire(ctx context.Context, pool string, by *asked, longest time
 		return nil, err
 	}
 	o := new(owned)
-	req := admission.Request{Pool: pool, Client: by.client, Wait: longest, Holder: o, Span: spanIn(ctx)}
+	var req admission.Request // a literal would be on the stack twice
+	req.Pool, req.Client, req.Wait, req.Holder, req.Span = pool, by.client, longest, o, spanIn(ctx)
 	if by.note != "" {
 		req.Info = &admission.RequestInfo{Note: by.note}
 	}

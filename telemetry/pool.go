@@ -25,6 +25,7 @@ type Pool struct {
 	outcomes                       map[admission.Outcome]Counter
 	outcomeOther                   Counter
 	waits                          map[admission.Outcome]Observer
+	admitted                       Observer // of waits
 	hold                           Observer
 	upstream                       Observer
 	batonMoves                     Counter
@@ -76,6 +77,7 @@ func newPool(m *Metrics, v *vectors, name string) *Pool {
 	for _, o := range admission.WaitOutcomes() {
 		p.waits[o] = v.wait(name, string(o))
 	}
+	p.admitted = p.waits[admission.OutcomeAdmitted]
 	for _, reason := range recoveryReasons {
 		p.recoveries(reason)
 	}
@@ -98,16 +100,17 @@ func (p *Pool) Outcome(o admission.Outcome) {
 	c.Inc()
 }
 
-// Wait counts one wait that ended with o, d after the request's arrival. traceID is the request's
-// trace if it is recorded, for the exemplar; else "". Outcomes without a wait are not counted.
-func (p *Pool) Wait(o admission.Outcome, d time.Duration, traceID string) {
-	h, ok := p.waits[o]
-	if !ok {
-		return
-	}
-	h.Observe(d.Seconds(), traceID)
-	if o == admission.OutcomeAdmitted {
-		p.window.observe(d)
+// Admitted counts a request that was admitted at that time, after a wait of d. traceID is its trace if
+// that is recorded, for the exemplar; else "".
+func (p *Pool) Admitted(at time.Time, d time.Duration, traceID string) {
+	p.admitted.Observe(d.Seconds(), traceID)
+	p.window.observe(at.Sub(p.window.started), d)
+}
+
+// Refused counts the wait of a request that was not admitted. Outcomes without a wait are not counted.
+func (p *Pool) Refused(o admission.Outcome, d time.Duration) {
+	if h, ok := p.waits[o]; ok {
+		h.Observe(d.Seconds(), "")
 	}
 }
 

@@ -52,10 +52,10 @@ func newUpstream(m *Metrics, requests counters, pool, url string) *Upstream {
 // Ended counts an ended request. header is the time until the answer's header; 0: none came.
 func (u *Upstream) Ended(r Result, header time.Duration) {
 	u.total[r].Inc()
-	if header > 0 {
-		u.headers.observe(header)
-	}
 	at := u.headers.now().Sub(u.headers.started)
+	if header > 0 {
+		u.headers.observe(at, header)
+	}
 	switch {
 	case r == ResultLeft:
 	case r.Failed():

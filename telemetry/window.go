@@ -56,10 +56,11 @@ func newWindow(now func() time.Time, started time.Time) *window {
 // holds mu: so time, as the window sees it, does not run backwards.
 func (w *window) current() int64 { return int64(w.now().Sub(w.started) / slotLength) }
 
-func (w *window) observe(d time.Duration) {
+// observe adds what was observed at, after the start.
+func (w *window) observe(at, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.slot()
+	s := w.slot(int64(at / slotLength))
 	s.Count++
 	s.Sum += d
 	s.Max = max(s.Max, d)
@@ -69,14 +70,13 @@ func (w *window) observe(d time.Duration) {
 func (w *window) waiting(oldest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.slot().Waiting = oldest
+	w.slot(w.current()).Waiting = oldest
 }
 
-// slot returns the current slot. The caller holds mu.
-func (w *window) slot() *slot {
-	number := w.current()
+// slot returns a slot that is current, or was a moment ago. The caller holds mu.
+func (w *window) slot(number int64) *slot {
 	s := &w.slots[number%int64(len(w.slots))]
-	if s.number != number {
+	if s.number < number {
 		*s = slot{number: number}
 	}
 	return s

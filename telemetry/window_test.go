@@ -28,12 +28,14 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
+func observe(w *window, d time.Duration) { w.observe(w.now().Sub(w.started), d) }
+
 func TestWindowSlides(t *testing.T) {
 	c := newClock()
 	w := newWindow(c.Now, c.Now())
-	w.observe(5 * time.Second)
+	observe(w, 5*time.Second)
 	c.Advance(30 * time.Second)
-	w.observe(time.Second)
+	observe(w, time.Second)
 	if got := w.totals(); got != (Window{Count: 2, Sum: 6 * time.Second, Max: 5 * time.Second}) {
 		t.Errorf("%+v", got)
 	}
@@ -49,7 +51,7 @@ func TestWindowSlides(t *testing.T) {
 	if got := w.totals(); got != (Window{}) || got.Mean() != 0 {
 		t.Errorf("after an hour: %+v", got)
 	}
-	w.observe(2 * time.Second)
+	observe(w, 2*time.Second)
 	if got := w.totals(); got.Count != 1 || got.Mean() != 2*time.Second {
 		t.Errorf("a slot that is used again: %+v", got)
 	}
@@ -71,7 +73,7 @@ func TestWindowAgainstList(t *testing.T) {
 			c.Advance(time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "advance")))
 			if rapid.Bool().Draw(t, "observe") {
 				d := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "d"))
-				w.observe(d)
+				observe(w, d)
 				all = append(all, observation{c.Now(), d})
 			}
 			var want, least, most Window
@@ -108,7 +110,7 @@ func TestWindowPast(t *testing.T) {
 		var last time.Time
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "observations") {
-				w.observe(time.Duration(rapid.IntRange(0, 1000).Draw(t, "ms")) * time.Millisecond)
+				observe(w, time.Duration(rapid.IntRange(0, 1000).Draw(t, "ms"))*time.Millisecond)
 			}
 			last = c.Now()
 			told = append(told, w.totals())

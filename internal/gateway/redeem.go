@@ -17,7 +17,8 @@ import (
 // It is safe for concurrent use.
 type Redeemed struct {
 	pool   *poolDriver // of the incarnation that redeemed it
-	guest  guest       // as the pool has it
+	since  time.Time
+	guest  guest // as the pool has it
 	ticket admission.Ticket
 	// renew asks the ticket's owner for one more time to live.
 	renew func(context.Context) (admission.Ticket, error)
@@ -56,7 +57,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string, holder admi
 	}
 	call := rand.Text()
 	r := &Redeemed{
-		pool: p, holder: holder,
+		pool: p, since: g.now(), holder: holder,
 		renew: func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) },
 	}
 	as := func(op ticketOp) func(context.Context) error {
@@ -245,6 +246,9 @@ func (r *Redeemed) stop() {
 		r.cancel()
 	}
 }
+
+// Held is how long the slot has been held.
+func (r *Redeemed) Held() time.Duration { return r.pool.now().Sub(r.since) }
 
 // Release ends the ticket.
 func (r *Redeemed) Release() {

@@ -14,6 +14,7 @@ import (
 type Slot struct {
 	claim
 	pool     *poolDriver
+	held     time.Duration // known when it was released
 	released atomic.Bool
 }
 
@@ -150,8 +151,12 @@ func (s *Slot) Release() {
 	defer p.mu.Unlock()
 	p.instant = p.now()
 	defer p.over()
+	s.held = p.instant.Sub(s.at)
 	p.end(&s.claim)
 }
+
+// Held is how long the slot was held, after its Release.
+func (s *Slot) Held() time.Duration { return s.held }
 
 // Valid reports whether the slot's holder may still act on it: it has not released it,
 // and the gateway's lease has not run out since. A holder that has been asleep asks before

@@ -103,7 +103,7 @@ func (o requestObserver) Admitted(r *proxy.Record) {
 	if r.Sampled {
 		traceID = r.TraceID
 	}
-	o.m.Pool(r.Pool).Wait(admission.OutcomeAdmitted, r.Wait, traceID)
+	o.m.Pool(r.Pool).Admitted(time.Now(), r.Wait, traceID)
 }
 
 func (o requestObserver) Done(r *proxy.Record) {
@@ -116,7 +116,7 @@ func (o requestObserver) Done(r *proxy.Record) {
 	if r.Hold > 0 { // it was admitted
 		p.Hold(r.Hold)
 	} else {
-		p.Wait(r.Outcome, r.Wait, "")
+		p.Refused(r.Outcome, r.Wait)
 	}
 	if r.FirstByte > 0 {
 		p.Upstream(r.FirstByte)

@@ -17,13 +17,16 @@ import (
 // Slot is a slot of a pool that the program itself acquired, counted like a request's. The zero value
 // is for AcquireInto and RedeemInto.
 type Slot struct {
-	admission.Slot              // own, or a ticket's
-	own            gateway.Slot // of Acquire
-	metrics        *telemetry.Pool
-	// Wait is how long the request waited in the line.
-	Wait     time.Duration
-	granted  time.Time
+	slot                  // own, or a ticket's
+	own      gateway.Slot // of Acquire
+	metrics  *telemetry.Pool
 	released atomic.Bool
+}
+
+// slot is a slot that says, after its end, how long it was held.
+type slot interface {
+	admission.Slot
+	Held() time.Duration
 }
 
 // AcquireInto waits for a slot of a pool: see [gateway.Gateway.AcquireInto].
@@ -32,8 +35,7 @@ func (n *Node) AcquireInto(ctx context.Context, s *Slot, req *admission.Request)
 		arrived, _ := s.own.Times()
 		return n.refused(ctx, req.Pool, arrived, err)
 	}
-	arrived, granted := s.own.Times()
-	s.Wait = granted.Sub(arrived)
+	_, granted := s.own.Times()
 	n.admitted(s, &s.own, req.Pool, granted)
 	return nil
 }
@@ -41,18 +43,24 @@ func (n *Node) AcquireInto(ctx context.Context, s *Slot, req *admission.Request)
 // RedeemInto returns the slot of a granted ticket: see [gateway.Gateway.RedeemTicket].
 func (n *Node) RedeemInto(ctx context.Context, s *Slot, pool, id string, holder admission.Holder) error {
 	arrived := time.Now()
-	slot, err := n.pools.gateway.RedeemTicket(ctx, pool, id, holder)
+	got, err := n.pools.gateway.RedeemTicket(ctx, pool, id, holder)
 	if err != nil {
 		return n.refused(ctx, pool, arrived, err)
 	}
-	n.admitted(s, slot, pool, time.Now())
+	n.admitted(s, got.(slot), pool, time.Now())
 	return nil
 }
 
 // admitted counts the admission of a request.
-func (n *Node) admitted(s *Slot, slot admission.Slot, pool string, granted time.Time) {
-	s.Slot, s.granted, s.metrics = slot, granted, n.cfg.Metrics.Pool(pool)
-	s.metrics.Wait(admission.OutcomeAdmitted, s.Wait, "")
+func (n *Node) admitted(s *Slot, of slot, pool string, granted time.Time) {
+	s.slot, s.metrics = of, n.cfg.Metrics.Pool(pool)
+	s.metrics.Admitted(granted, s.Wait(), "")
+}
+
+// Wait is how long the request waited in the line; 0 for a ticket's.
+func (s *Slot) Wait() time.Duration {
+	arrived, granted := s.own.Times()
+	return granted.Sub(arrived)
 }
 
 // refused counts a request without a slot, and returns why it has none.
@@ -66,7 +74,7 @@ func (n *Node) refused(ctx context.Context, pool string, arrived time.Time, err 
 }
 
 // Upstream returns the URL of the upstream that the slot is for: see [admission.UpstreamOf].
-func (s *Slot) Upstream() string { return admission.UpstreamOf(s.Slot) }
+func (s *Slot) Upstream() string { return admission.UpstreamOf(s.slot) }
 
 // outcomeOf returns the outcome of a request without a slot.
 func outcomeOf(ctx context.Context, err error) admission.Outcome {
@@ -88,8 +96,8 @@ func (s *Slot) Release() {
 	if s.released.Swap(true) {
 		return
 	}
-	s.Slot.Release()
-	s.metrics.Hold(time.Since(s.granted))
+	s.slot.Release()
+	s.metrics.Hold(s.Held())
 	s.metrics.Outcome(admission.OutcomeAdmitted)
 }
 

@@ -78,10 +78,10 @@ func countEverything(m *telemetry.Metrics) {
 	p.Outcome(admission.OutcomeAdmitted)
 	p.Outcome(admission.QueueFull.Outcome())
 	p.Outcome("no such outcome")
-	p.Wait(admission.OutcomeAdmitted, 20*time.Millisecond, "")
-	p.Wait(admission.OutcomeAdmitted, 40*time.Millisecond, "")
-	p.Wait(admission.Timeout.Outcome(), 3*time.Second, "")
-	p.Wait(admission.QueueFull.Outcome(), time.Second, "")
+	p.Admitted(time.Now(), 20*time.Millisecond, "")
+	p.Admitted(time.Now(), 40*time.Millisecond, "")
+	p.Refused(admission.Timeout.Outcome(), 3*time.Second)
+	p.Refused(admission.QueueFull.Outcome(), time.Second)
 	p.Answered(200, 10, 20)
 	p.Answered(777, 1, 2)
 	p.Retried(2)
@@ -216,7 +216,7 @@ func TestCounts(t *testing.T) {
 func TestClassicAndNativeBuckets(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	p := m.AddPool("a")
-	p.Wait(admission.OutcomeAdmitted, 3*time.Millisecond, "")
+	p.Admitted(time.Now(), 3*time.Millisecond, "")
 	p.Hold(3 * time.Millisecond)
 	p.Upstream(3 * time.Millisecond)
 	families, err := reg.Gather()
@@ -321,8 +321,8 @@ func TestGatewayLabel(t *testing.T) {
 func TestExemplar(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	p := m.AddPool("a")
-	p.Wait(admission.OutcomeAdmitted, 3*time.Millisecond, "")
-	p.Wait(admission.OutcomeAdmitted, 70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
+	p.Admitted(time.Now(), 3*time.Millisecond, "")
+	p.Admitted(time.Now(), 70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -360,8 +360,8 @@ func TestLabelsAreBounded(t *testing.T) {
 		m.Refused(fmt.Sprint("cause ", i))
 		p.Outcome(admission.Outcome(fmt.Sprint(i)))
 		p.Received(kmutex.Kind(i % 256))
-		m.Pool(fmt.Sprint(i)).Wait(admission.OutcomeAdmitted, time.Second, "")
-		p.Wait(admission.Outcome(fmt.Sprint(i)), time.Second, "")
+		m.Pool(fmt.Sprint(i)).Admitted(time.Now(), time.Second, "")
+		p.Refused(admission.Outcome(fmt.Sprint(i)), time.Second)
 		p.Answered(i, 0, 0)
 	}
 	got := values(t, reg)
@@ -404,7 +404,7 @@ func TestPools(t *testing.T) {
 	}
 	before := ours()
 	unknown.Outcome(admission.OutcomeAdmitted)
-	unknown.Wait(admission.OutcomeAdmitted, 1, "")
+	unknown.Admitted(time.Now(), 1, "")
 	unknown.Answered(200, 1, 1)
 	unknown.Slots(time.Now(), 1)
 	unknown.Hold(1)
@@ -437,7 +437,7 @@ func TestConcurrentCounting(t *testing.T) {
 		wg.Go(func() {
 			for range 250 {
 				p := m.AddPool("b")
-				p.Wait(admission.OutcomeAdmitted, time.Millisecond, "")
+				p.Admitted(time.Now(), time.Millisecond, "")
 				p.Outcome(admission.OutcomeAdmitted)
 				m.Refused("cause")
 				m.Pool("b").Window()
@@ -471,7 +471,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 
 func hotPath(m *telemetry.Metrics, p *telemetry.Pool) {
 	p.Outcome(admission.OutcomeAdmitted)
-	p.Wait(admission.OutcomeAdmitted, time.Millisecond, "")
+	p.Admitted(time.Now(), time.Millisecond, "")
 	p.Hold(time.Millisecond)
 	p.Slots(time.Time{}, 3)
 	p.Answered(200, 1, 2)
@@ -490,7 +490,7 @@ func BenchmarkRequest(b *testing.B) {
 	p := m.AddPool("a")
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Wait(admission.OutcomeAdmitted, time.Millisecond, "")
+		p.Admitted(time.Now(), time.Millisecond, "")
 		p.Outcome(admission.OutcomeAdmitted)
 		p.Hold(time.Millisecond)
 	}
