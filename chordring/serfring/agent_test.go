@@ -9,6 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -236,12 +238,12 @@ func TestKeys(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		theirs, yours clusterkey.Ring
-		joins         bool
+		want          error // nil: it joins
 	}{
-		{"same", one, one, true},
-		{"another", one, other, false},
-		{"none here", one, clusterkey.Ring{}, false},
-		{"none there", clusterkey.Ring{}, one, false},
+		{"same", one, one, nil},
+		{"another", one, other, errKey},
+		{"none here", one, clusterkey.Ring{}, errBroken},
+		{"none there", clusterkey.Ring{}, one, errBroken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log lines
@@ -252,18 +254,35 @@ func TestKeys(t *testing.T) {
 			second.TLS, _ = tt.yours.TLS("b")
 			second.Logger = log.logger()
 			b := start(t, second)
-			if tt.joins {
+			if tt.want == nil {
 				sees(t, a, "a/1/alive", "b/1/alive")
 				return
 			}
 			until(t, "it says so", func() bool {
-				return log.count("msg=\"not joined: key differs, or the other gateway has just ended\"") > 0
+				return log.count("msg=\"not joined\"") > 0
 			})
-			if !errors.Is(b.Problem(), errKey) {
-				t.Errorf("problem %v", b.Problem())
+			if !errors.Is(b.Problem(), tt.want) {
+				t.Errorf("problem %v, want %v", b.Problem(), tt.want)
 			}
 			sees(t, a, "a/1/alive")
 		})
+	}
+}
+
+// A join list may have the port for clients, which has no key at all.
+func TestClientsPort(t *testing.T) {
+	clients := httptest.NewServer(http.NotFoundHandler())
+	defer clients.Close()
+	ring, err := clusterkey.Parse([]byte(clusterkey.New()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := base("b", "1", clients.Listener.Addr().String(), "127.0.0.1:1")
+	c.TLS, _ = ring.TLS("b")
+	b := start(t, c)
+	until(t, "it says so", func() bool { return errors.Is(b.Problem(), errPort) })
+	if text := b.Problem().Error(); errors.Is(b.Problem(), errKey) || !strings.Contains(text, "; no answer: ") || strings.Contains(text, "\n") {
+		t.Error(text)
 	}
 }
 

@@ -22,13 +22,16 @@ var (
 	errConfig = errors.New("bad configuration")
 	// errStart means that serf does not start.
 	errStart = errors.New("cannot start")
-	// errNobody means that no address of the join list answered.
-	errNobody = errors.New("no gateway of the join list answers")
+	// errNobody means that an address of the join list did not answer.
+	errNobody = errors.New("no answer")
 	// errName means that another live gateway has this gateway's name.
 	errName = errors.New("another gateway has this name")
-	// errKey means that the asked gateway has another key or certificate, or none. It may just
-	// close the connection, as one does that ends: which it is, only trying again tells.
-	errKey = errors.New("key differs, or the other gateway has just ended")
+	// errKey means that one of the two has refused the other's certificate.
+	errKey = errors.New("key differs")
+	// errPort means that what answers does not speak TLS, as the clients' port.
+	errPort = errors.New("not a peer port")
+	// errBroken means that the connection was closed. Why, only trying again tells.
+	errBroken = errors.New("connection closed: key differs, or the other gateway has just ended")
 )
 
 // Config says who this gateway is and how it finds the others.

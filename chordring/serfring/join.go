@@ -1,6 +1,7 @@
 package serfring
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -139,18 +140,17 @@ const patience = 3 * time.Second
 // complain says once a minute what keeps this gateway from joining.
 func (a *Agent) complain(err error) {
 	log := a.config.Logger
-	text := strings.NewReplacer(errNobody.Error()+": ", "", "\n", "; ").Replace(err.Error())
-	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.String("error", text)
+	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.Any("error", err)
 	switch {
 	case errors.Is(err, errName):
 		if a.advise.once.First("join: name") {
 			log.Warn("not joined: another gateway has this name", name, list, cause, slog.String("hint", nameHint))
 		}
 	case time.Since(a.began) < patience:
-	case errors.Is(err, errKey):
+	case errors.Is(err, errKey), errors.Is(err, errBroken), errors.Is(err, errPort):
 		if a.advise.once.First("join: key") {
-			log.Warn("not joined: key differs, or the other gateway has just ended", name, list, cause,
-				slog.String("hint", "give every gateway the same cluster.key_file, or certificates of one authority"))
+			log.Warn("not joined", name, list, cause, slog.String("hint",
+				"still trying; give every gateway the same cluster.key_file, or certificates of one authority; check that the join list has peer ports"))
 		}
 	case a.advise.once.First("join: nobody"):
 		log.Warn("no gateway of the join list answers", name, list, cause, slog.String("hint",
@@ -181,8 +181,17 @@ func (a *Agent) ask(addrs []string, answered map[string]bool) error {
 			answered[addr] = true
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return unanswered{err}
+	}
+	return nil
 }
+
+// unanswered has an error for each address, and writes them in one line.
+type unanswered struct{ error }
+
+func (u unanswered) Error() string { return strings.ReplaceAll(u.error.Error(), "\n", "; ") }
+func (u unanswered) Unwrap() error { return u.error }
 
 // others returns where some of the living others gossip.
 func (a *Agent) others() []string {
@@ -219,10 +228,8 @@ func classify(err error) error {
 	switch {
 	case strings.Contains(text, duplicateName), strings.Contains(text, transport.TwinText):
 		return fmt.Errorf("%w: %s", errName, text)
-	case speaksOfKeys(text):
-		return fmt.Errorf("%w: %s", errKey, text)
 	default:
-		return fmt.Errorf("%w: %s", errNobody, text)
+		return fmt.Errorf("%w: %s", cmp.Or(ended(text), errNobody), text)
 	}
 }
 

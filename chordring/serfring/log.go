@@ -56,14 +56,23 @@ func parseLine(line string) (component, text string) {
 	return component, text
 }
 
-// speaksOfKeys recognises an attempt to connect that another key, or none, has ended.
-func speaksOfKeys(text string) bool {
-	for _, s := range []string{"tls: ", "x509: ", "no answer: the other end is not a kgate", "connection reset by peer"} {
-		if strings.Contains(text, s) {
-			return true
+// ended recognises an attempt to connect that reached somebody, and says what ended it; nil: it reached nobody.
+func ended(text string) error {
+	for _, e := range []struct {
+		text string
+		err  error
+	}{
+		{"tls: first record does not look like", errPort}, {"tls: ", errKey}, {"x509: ", errKey},
+		{"the other end is not a kgate", errBroken}, {"connection reset by peer", errBroken},
+	} {
+		if strings.Contains(text, e.text) {
+			return e.err
 		}
 	}
-	return strings.HasSuffix(strings.TrimSpace(text), "EOF")
+	if strings.HasSuffix(strings.TrimSpace(text), "EOF") {
+		return errBroken
+	}
+	return nil
 }
 
 // duplicateName marks the errors of mergeGuard: they come back from memberlist

@@ -135,7 +135,7 @@ func (r *remote) get(ctx context.Context, path string, into any) ([]byte, error)
 		return nil, err
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return nil, fmt.Errorf("%s does not answer as a kgate does: %w", socket.Name(from), err)
+		return nil, fmt.Errorf("%s does not answer as a kgate does; is it the admin address? %w", socket.Name(from), err)
 	}
 	return data, nil
 }
@@ -163,7 +163,7 @@ func (r *remote) first(ctx context.Context, method, path string, body any) ([]by
 			return data, base, err
 		}
 	}
-	return nil, nil, fmt.Errorf("%w %s; is it running, and is this its admin address?", kind, strings.Join(causes, ", "))
+	return nil, nil, fmt.Errorf("%w %s; is it running? If it has another admin address, give it with --admin", kind, strings.Join(causes, ", "))
 }
 
 // shown is a base URL as it was given.

@@ -361,7 +361,7 @@ func TestSilentVoters(t *testing.T) {
 	for i, want := range []struct{ agreement, ifLost string }{
 		{"3 voters, 1 more may be lost", "go on"}, {"3 voters, 0 more may be lost", "all stop"}, {"3 voters, too few of them reached", ""},
 	} {
-		s := Status{Cluster: Cluster{Voters: 3, LossesTolerated: 1, Members: []Member{member("gw-1", 1), member("gw-2", 2), member("gw-3", 3)}}}
+		s := Status{Cluster: Cluster{View: 4, Voters: 3, LossesTolerated: 1, Members: []Member{member("gw-1", 1), member("gw-2", 2), member("gw-3", 3)}}}
 		c := merge(s, all, nil).Cluster
 		if got := c.Agreement(); got != want.agreement {
 			t.Errorf("%d silent: %q, want %q", i, got, want.agreement)

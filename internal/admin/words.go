@@ -111,6 +111,8 @@ func (m Member) because() string {
 // Agreement says how many gateways vote, and how many of them may be lost.
 func (c Cluster) Agreement() string {
 	switch {
+	case c.View == 0:
+		return "not in a cluster"
 	case c.LossesTolerated < 0:
 		return fmt.Sprintf("%d voters, too few of them reached", c.Voters)
 	case c.Voters == 1:

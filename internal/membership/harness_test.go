@@ -54,9 +54,10 @@ const testTimeout = time.Minute
 // network lets the gateways of one test reach each other.
 type network struct {
 	// Set before the first gateway starts: the lease of those that are given none, the delay of each
-	// direction, and whom a gateway misses.
+	// direction, their log, and whom a gateway misses.
 	lease   time.Duration
 	delay   time.Duration
+	logs    *slog.Logger
 	missing func(*gateway) map[kmutex.Node]time.Time
 	rumours rumours
 
@@ -370,7 +371,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		BootstrapExpect: conf.expect, Joining: conf.joining, Witness: conf.witness,
 		Discovery: g.agent, Links: wires{g}, Carrier: g.carrier, Missing: missing,
 		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, usualLease),
-		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
+		Logger: cmp.Or(conf.logs, n.logs, logger(t, name)), files: conf.files,
 		AdminTokens: func() []string { return conf.tokens },
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,7 +112,8 @@ func loseTwo(t *testing.T, durable, first, second bool) {
 // the one before, and there are never fewer than three.
 func TestVotersWhileOneRestartsInMemory(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		var n network
+		var log notes
+		n := network{logs: slog.New(slog.NewTextHandler(&log, nil))}
 		gateways := n.three(t, nil)
 		whole(t, gateways)
 		for range 2 {
@@ -130,6 +132,9 @@ func TestVotersWhileOneRestartsInMemory(t *testing.T) {
 			if least := fewest(); least < 3 {
 				t.Errorf("%d voters meanwhile", least)
 			}
+		}
+		if text := log.String(); !strings.Contains(text, "votes from now on") || strings.Contains(text, "no longer votes") {
+			t.Errorf("the log says that a gateway does not vote, and all do:\n%s", text)
 		}
 	})
 }

@@ -50,7 +50,8 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(15 * time.Second)
-	killed := d.drawUntil(t, "killed", "Gateways", "ready2", "missing1")
+	killed := d.drawUntil(t, "killed", "What is wrong", "KgateGatewayDown "+c.Gateways[2].Admin)
+	killed.says("Gateways", "ready2", "missing1")
 	for _, want := range []string{c.Gateways[2].Admin + " down", "Gateway suspended"} {
 		if events := eval[string](killed.tab, "document.body.dataset.events"); !strings.Contains(events, want) {
 			t.Errorf("no mark says %q: %q", want, events)

@@ -230,17 +230,20 @@ func (c *Core) leaderless() error {
 // election may.
 func (c *Core) SlowFrom() time.Duration { return c.lease() / 30 }
 
-// tellVoters logs, at the leader, who votes and did not, or does not any more.
+// tellVoters logs, at the leader, who votes and did not, or does not any more. A gateway that has lost its disk
+// votes as another server, and still votes.
 func (c *Core) tellVoters(before []uint64) {
 	after := c.conf.GetVoters()
+	var votes []string
 	for _, id := range after {
+		votes = append(votes, c.nameOf(ID(id)))
 		if !slices.Contains(before, id) {
 			c.log(slog.LevelInfo, "gateway votes from now on", slog.String("name", c.nameOf(ID(id))), slog.String("server", serverText(ID(id))))
 		}
 	}
 	for _, id := range before {
-		if !slices.Contains(after, id) {
-			c.log(slog.LevelInfo, "gateway no longer votes", slog.String("name", c.nameOf(ID(id))), slog.String("server", serverText(ID(id))))
+		if name := c.nameOf(ID(id)); !slices.Contains(after, id) && !slices.Contains(votes, name) {
+			c.log(slog.LevelInfo, "gateway no longer votes", slog.String("name", name), slog.String("server", serverText(ID(id))))
 		}
 	}
 }

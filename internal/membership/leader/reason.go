@@ -13,7 +13,7 @@ import (
 // Reason tells why a member is suspended.
 type Reason string
 
-// The reasons. The first three go with the time for which no renewal has come.
+// The reasons. Silent and Over go with the time for which no renewal has come.
 const (
 	Gone    Reason = "its peer port does not answer"
 	Silent  Reason = "gossip does not see it"
@@ -42,7 +42,7 @@ const maxReporters = 3
 // Text says why, and who reported it, in one line. Leader is the leader's name.
 func (s Suspicion) Text(leader string) string {
 	why := string(s.Reason)
-	if s.Reason == Gone || s.Reason == Silent || s.Reason == Over {
+	if s.Reason == Silent || s.Reason == Over {
 		why = fmt.Sprintf("no lease renewed for %.1f s, and %s", s.Quiet.Seconds(), s.Reason)
 	}
 	by := cmp.Or(strings.Join(s.Reporters[:min(len(s.Reporters), maxReporters)], ", "), leader)

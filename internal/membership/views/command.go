@@ -97,7 +97,7 @@ func (c Command) String() string {
 	case c.Define != nil:
 		return "new pool " + c.Define.Name
 	case c.Suspend != nil:
-		return fmt.Sprintf("suspend the nodes %v", c.Suspend.Nodes)
+		return fmt.Sprintf("removal of the nodes %v", c.Suspend.Nodes)
 	default:
 		data, _ := json.Marshal(c) // of gateways themselves
 		return string(data)
