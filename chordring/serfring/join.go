@@ -137,19 +137,22 @@ func (a *Agent) join(addrs []string, answered map[string]bool) {
 // logged: gateways that start together meet in a moment.
 const patience = 3 * time.Second
 
-// complain says once a minute what keeps this gateway from joining.
+// complain says once a minute what keeps this gateway from joining, or, if it sees others, what is wrong at an address.
 func (a *Agent) complain(err error) {
-	log := a.config.Logger
+	log, head := a.config.Logger, "not joined"
+	if !a.alone() {
+		head = "an address of the join list does not let this gateway in"
+	}
 	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.Any("error", err)
 	switch {
 	case errors.Is(err, errName):
 		if a.advise.once.First("join: name") {
-			log.Warn("not joined: another gateway has this name", name, list, cause, slog.String("hint", nameHint))
+			log.Warn("another gateway has this name", name, list, cause, slog.String("hint", nameHint))
 		}
 	case time.Since(a.began) < patience:
 	case errors.Is(err, errKey), errors.Is(err, errBroken), errors.Is(err, errPort):
 		if a.advise.once.First("join: key") {
-			log.Warn("not joined", name, list, cause, slog.String("hint",
+			log.Warn(head, name, list, cause, slog.String("hint",
 				"still trying; give every gateway the same cluster.key_file, or certificates of one authority; check that the join list has peer ports"))
 		}
 	case a.advise.once.First("join: nobody"):

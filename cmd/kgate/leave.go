@@ -68,7 +68,7 @@ func busy(s *admin.Status) string {
 
 // leaveCommand shuts a gateway down.
 type leaveCommand struct {
-	Force   string        `name:"force" placeholder:"NAME" help:"Remove the gateway of this name from the cluster: it is lost for good, or must not go on."`
+	Force   string        `name:"force" placeholder:"NAME" help:"Remove the gateway of this name from the cluster: it is lost for good."`
 	Timeout time.Duration `name:"timeout" default:"1m" help:"How long to wait for its end (default ${default}); 0: do not wait."`
 	adminFlags
 }
@@ -79,7 +79,7 @@ refused or served, those in flight finish, and the others go on without it.
 
 With --force any other gateway removes it at once, with its vote, also if it is lost
 already. Its slots come back when its lease has surely run out; until then they count
-as in use. If it lives, it comes back. Without a majority nobody can be removed.
+as in use. If it runs, it joins again. Without a majority nobody can be removed.
 
 Examples:
   kgate leave --admin http://10.0.0.2:9080 --admin-token-file token
@@ -130,6 +130,6 @@ func (c *leaveCommand) force(std streams) error {
 	if _, err := r.post(context.Background(), "/api/v1/members/"+url.PathEscape(c.Force)+"/suspend", nil); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s is removed; its slots come back when its lease has run out\n", c.Force)
+	_, err = fmt.Fprintf(std.out, "%s is removed; its slots come back when its lease has run out. If it still runs, it joins again: end it there\n", c.Force)
 	return err
 }

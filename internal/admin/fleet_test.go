@@ -351,6 +351,19 @@ func TestPeerHandlerRefuses(t *testing.T) {
 	}
 }
 
+// A gateway that has lost its lease is still in its own view, as it was. It is reached from here all the same.
+func TestOneselfAsBefore(t *testing.T) {
+	self := Gateway{Name: "gw-1", Reason: "no leader"}
+	s := Status{Gateway: self, Cluster: Cluster{View: 4, Members: []Member{{Name: "gw-1", Node: 5, Status: StatusAlive, Self: true, LinkUp: true}}}}
+	s = merge(s, map[string]Report{"gw-1": {Status: Status{Gateway: self}}}, nil)
+	if word := s.Cluster.Members[0].Word(); word != "not ready" {
+		t.Errorf("it is %s", word)
+	}
+	if troubles := strings.Join(s.Troubles(), " "); strings.Contains(troubles, "gw-1") {
+		t.Error(troubles)
+	}
+}
+
 // TestSilentVoters: a voter that does not answer counts as lost, though its link is still up.
 func TestSilentVoters(t *testing.T) {
 	member := func(name string, node uint64) Member {

@@ -40,7 +40,7 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 	for i := range s.Cluster.Members {
 		m := &s.Cluster.Members[i]
 		r, ok := all[m.Name]
-		if !ok || r.Status.Gateway.Node != m.Node {
+		if !ok || r.Status.Gateway.Node != m.Node && !m.Self {
 			if m.Votes && m.LinkUp && !m.Self {
 				s.Cluster.LossesTolerated-- // the voter is silent, which its link does not show yet
 			}

@@ -53,8 +53,9 @@ func (s Status) Troubles() []string {
 	for _, m := range s.Cluster.Members {
 		switch {
 		case m.Self:
-		case m.Name == s.Gateway.Name:
-			say("The last run of this gateway is still in the newest view here, %s; this one joins when that one is out.", m.Status)
+		case m.Name == s.Gateway.Name && m.Status == StatusSuspended:
+			say("This gateway was lost%s. The slots that it had come back when that lease has run out.", m.because())
+		case m.Name == s.Gateway.Name: // has been said
 		case m.Status == StatusSuspended:
 			say("%s is suspended%s. Its slots come back when its lease has run out.", m.Name, m.because())
 		case m.Status == StatusLost:

@@ -117,7 +117,7 @@ func (p *peers) notReady() string {
 }
 
 // members describes the gateways of a view and the lost gateways.
-func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member {
+func (p *peers) members(view *membership.View) []admin.Member {
 	links := make(map[kmutex.Node]transport.LinkStatus)
 	for _, l := range p.links.Links() {
 		links[l.Node] = l
@@ -130,7 +130,7 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 		}
 		member := admin.Member{
 			Name: m.Name, Node: uint64(m.Node), Addr: m.PeerAddr, Status: string(m.Status),
-			Self: m.Node == self, LinkUp: m.Node == self || link.Up, Witness: m.Witness,
+			Self: m.Name == p.cfg.Name, LinkUp: m.Name == p.cfg.Name || link.Up, Witness: m.Witness, // itself also as it was
 		}
 		if !m.Witness {
 			member.Copies = view.Ring().Successors(m.Name, p.cfg.Peers.Replicas)

@@ -71,7 +71,7 @@ func (r *report) status() admin.Status {
 	s.Cluster.Leader, _ = cluster.Leader()
 	voters, _ := cluster.Voting()
 	s.Cluster.Voters, s.Cluster.LossesTolerated = len(voters), r.peers.tolerates(voters)
-	s.Cluster.Members = r.peers.members(view, self)
+	s.Cluster.Members = r.peers.members(view)
 	for i := range s.Cluster.Members {
 		m := &s.Cluster.Members[i]
 		m.Votes = slices.Contains(voters, m.Name)

@@ -145,7 +145,7 @@ func (f *facts) judgeTrouble(t told, text string) string {
 			return "" // in time: the machine has other work
 		}
 		return ofOther(" does not answer")
-	case strings.HasPrefix(text, "The last run of this gateway"):
+	case strings.HasPrefix(text, "This gateway was lost"):
 		return unless(len(f.of(t.gateway)) > 1 || f.admits(t.gateway, t.asked), "it has had one")
 	case strings.Contains(text, ": the client "): // there is one, which has all places
 		return "no other client waits, and no queue is full"

@@ -36,9 +36,9 @@ var claims = map[string]claim{
 	"cluster.insecure: anybody who can reach this address can read and change k, take slots and act as a gateway": func(f *facts, _ *line) string {
 		return unless(f.open, "the cluster has a key or certificates")
 	},
-	"a gateway was refused: its name is in use":                                                    namedTwice,
-	"not joined: another gateway has this name":                                                    namedTwice,
-	"no gateway of the join list answers":                                                          afterTrouble,
+	"a gateway was refused: its name is in use": namedTwice,
+	"another gateway has this name":             namedTwice,
+	"no gateway of the join list answers":       afterTrouble,
 	"handing leadership over: gateways that are alive cannot reach this one, or the voters cannot": afterTrouble,
 
 	"message refused":                                                                    afterTrouble,
