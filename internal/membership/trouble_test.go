@@ -18,7 +18,7 @@ func TestExpectationsDiffer(t *testing.T) {
 		b := n.start(t, "b", config{expect: 3, join: []string{a.gossip}})
 		for _, g := range []*gateway{a, b} {
 			until(t, g.name+" waits", func() bool {
-				return strings.Contains(g.stats().Problem, fmt.Sprintf("waiting for %d gateways to start a cluster, 1 are there", g.expect))
+				return strings.Contains(g.stats().Problem, fmt.Sprintf("waiting for %d gateways to start a cluster, this one and 0 more are there; ", g.expect))
 			})
 		}
 		c := n.start(t, "c", config{expect: 2, join: []string{a.gossip}})
@@ -27,6 +27,19 @@ func TestExpectationsDiffer(t *testing.T) {
 			g.ready()
 		}
 		agree(t, []*gateway{a, b, c}, "a", "b", "c")
+	})
+}
+
+// Gateways that were all told to join, and none to start a cluster, say what is missing.
+func TestNobodyStarts(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		var n network
+		a := n.start(t, "a", config{expect: 1, joining: true})
+		until(t, "it says that it is alone", func() bool { return strings.Contains(a.stats().Problem, "has led to no other gateway") })
+		b := n.start(t, "b", config{expect: 1, joining: true, join: []string{a.gossip}})
+		for _, g := range []*gateway{a, b} {
+			until(t, "it says that none has a cluster", func() bool { return strings.Contains(g.stats().Problem, "no gateway that answers has a cluster") })
+		}
 	})
 }
 

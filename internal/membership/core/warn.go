@@ -165,10 +165,18 @@ func (c *Core) errBehind() error {
 
 // waits says what a gateway without a log waits for.
 func (c *Core) waits() error {
-	there := 0
+	there, others, silent := 0, "", ""
 	for _, g := range c.peers.gossip {
-		if g.Alive && g.Expect == c.cfg.Expect {
+		switch {
+		case !g.Alive:
+			continue
+		case g.Expect == c.cfg.Expect:
 			there++
+		default:
+			others = "; " + g.Name + " does not count: it has another bootstrap_expect"
+		}
+		if _, connected := c.peers.named(g.Name); !connected && g.Name != c.cfg.Name {
+			silent = fmt.Sprintf("waiting for %s to answer at %s", g.Name, g.Addr)
 		}
 	}
 	for _, id := range sortedKeys(c.peers.conns) {
@@ -179,11 +187,13 @@ func (c *Core) waits() error {
 	sees := c.sees()
 	switch {
 	case c.cfg.Expect == 1 && !slices.ContainsFunc(c.peers.gossip, func(g Gateway) bool { return g.Alive && g.Name != c.cfg.Name }):
-		return errors.New("waiting to be let in: the join list has led to no other gateway; if this one is to start a cluster, remove the list")
+		return errors.New("waiting to be let in: the join list has led to no other gateway; if this one is to start a cluster, remove the list; if several are, give each bootstrap_expect, their number")
+	case c.cfg.Expect == 1 && silent != "":
+		return errors.New(silent)
 	case c.cfg.Expect == 1:
-		return errors.New("waiting to be let in by a gateway of the join list")
+		return errors.New("waiting to be let in: no gateway that answers has a cluster; if they are to start one, give each bootstrap_expect, their number")
 	case there < c.cfg.Expect:
-		return fmt.Errorf("waiting for %d gateways to start a cluster, %d are there", c.cfg.Expect, there)
+		return fmt.Errorf("waiting for %d gateways to start a cluster, this one and %d more are there%s", c.cfg.Expect, max(there-1, 0), others)
 	}
 	if sees == nil {
 		return fmt.Errorf("%d gateways are there that start a cluster of %d: waiting for the first by name to start it, and let this one in", there, c.cfg.Expect)
