@@ -37,8 +37,10 @@ type ownEvent struct {
 
 // guest is a request on a ticket's slot, wherever the ticket is.
 type guest struct {
-	carries bool   // the part of the ticket's token in the pool's rate
-	lose    func() // tells it that the slot is lost; not under the pool's lock
+	since   time.Time
+	own     *LineEntry // of the program's own slot; nil: it is a request's
+	carries bool       // the part of the ticket's token in the pool's rate
+	lose    func()     // tells it that the slot is lost; not under the pool's lock
 }
 
 func newClaims(shared *poolEnv) claims {

@@ -65,7 +65,8 @@ func (g *Gateway) Line(pool string, limit int) Line {
 }
 
 // Own returns the slots of a pool that have been held at this gateway for at least that long by who
-// is neither a request over the network nor a ticket, the first name first.
+// is no request over the network, the first name first: slots of AcquireInto, and of tickets that
+// RedeemOwn has redeemed.
 func (g *Gateway) Own(pool string, least time.Duration) []LineEntry {
 	p := g.pool(pool)
 	if p == nil {
@@ -79,6 +80,13 @@ func (g *Gateway) Own(pool string, least time.Duration) []LineEntry {
 		network := s.info != nil && (s.info.Method != "" || s.info.Remote.IsValid())
 		if held := now.Sub(s.at); s.state == slotGranted && s.ticket == nil && !network && held >= least {
 			e := s.entry(pool)
+			e.For = held
+			out = append(out, e)
+		}
+	}
+	for g := range p.guests {
+		if held := now.Sub(g.since); g.own != nil && held >= least {
+			e := *g.own
 			e.For = held
 			out = append(out, e)
 		}

@@ -17,8 +17,7 @@ import (
 // It is safe for concurrent use.
 type Redeemed struct {
 	pool   *poolDriver // of the incarnation that redeemed it
-	since  time.Time
-	guest  guest // as the pool has it
+	guest  guest       // as the pool has it
 	ticket admission.Ticket
 	// renew asks the ticket's owner for one more time to live.
 	renew func(context.Context) (admission.Ticket, error)
@@ -41,6 +40,19 @@ var _ admission.Slot = (*Redeemed)(nil)
 // ticket methods do. Its Release ends the ticket. The holder is told when the slot is lost, also
 // when the ticket could not be renewed in time; nil: nobody is.
 func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string, holder admission.Holder) (admission.Slot, error) {
+	r, err := g.redeem(ctx, pool, id, holder, false)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// RedeemOwn is RedeemTicket for the program itself: see Own.
+func (g *Gateway) RedeemOwn(ctx context.Context, pool, id string, holder admission.Holder) (*Redeemed, error) {
+	return g.redeem(ctx, pool, id, holder, true)
+}
+
+func (g *Gateway) redeem(ctx context.Context, pool, id string, holder admission.Holder, own bool) (*Redeemed, error) {
 	// Asked before it is used, so that a ticket of another pool stays good.
 	t, err := g.tickets.do(ctx, ticketCall{Op: opTest, ID: id})
 	switch {
@@ -57,8 +69,11 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string, holder admi
 	}
 	call := rand.Text()
 	r := &Redeemed{
-		pool: p, since: g.now(), holder: holder,
+		pool: p, guest: guest{since: g.now()}, holder: holder,
 		renew: func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) },
+	}
+	if own {
+		r.guest.own = &LineEntry{ID: t.Place, Info: admission.RequestInfo{Note: t.Note}, Ticket: true, Arrived: t.Arrived}
 	}
 	as := func(op ticketOp) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -248,7 +263,7 @@ func (r *Redeemed) stop() {
 }
 
 // Held is how long the slot has been held.
-func (r *Redeemed) Held() time.Duration { return r.pool.now().Sub(r.since) }
+func (r *Redeemed) Held() time.Duration { return r.pool.now().Sub(r.guest.since) }
 
 // Release ends the ticket.
 func (r *Redeemed) Release() {

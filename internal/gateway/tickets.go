@@ -251,7 +251,7 @@ func (p ticketManager) on(id string, event func(*pool.Ticket) (*pool.Effects, er
 // describe says how t stands. The caller holds the lock.
 func (p ticketManager) describe(t *pool.Ticket) admission.Ticket {
 	s := p.held[t]
-	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.clock()), Arrived: s.since, Place: s.id(p.name)}
+	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.clock()), Arrived: s.since, Place: s.id(p.name), Note: t.Note}
 	if t.Granted {
 		out.Granted, out.Fence, out.Grant = true, s.fence(p.name), s.given
 		out.Upstream = p.spec.Upstream(s.grant.Token)

@@ -40,14 +40,14 @@ func (n *Node) AcquireInto(ctx context.Context, s *Slot, req *admission.Request)
 	return nil
 }
 
-// RedeemInto returns the slot of a granted ticket: see [gateway.Gateway.RedeemTicket].
+// RedeemInto returns the slot of a granted ticket: see [gateway.Gateway.RedeemOwn].
 func (n *Node) RedeemInto(ctx context.Context, s *Slot, pool, id string, holder admission.Holder) error {
 	arrived := time.Now()
-	got, err := n.pools.gateway.RedeemTicket(ctx, pool, id, holder)
+	got, err := n.pools.gateway.RedeemOwn(ctx, pool, id, holder)
 	if err != nil {
 		return n.refused(ctx, pool, arrived, err)
 	}
-	n.admitted(s, got.(slot), pool, time.Now())
+	n.admitted(s, got, pool, time.Now())
 	return nil
 }
 

@@ -409,13 +409,34 @@ func TestPeerKey(t *testing.T) {
 }
 
 // TestForgotten: a slot that nobody releases is named in the log, with its note, once after
-// HoldMax, and at Shutdown, and in the status.
+// HoldMax, and at Shutdown, and in the status, however the program has got it.
 func TestForgotten(t *testing.T) {
+	note := kgate.Note("nightly export")
+	for name, take := range map[string]func(*kgate.Node) error{
+		"Acquire": func(n *kgate.Node) error {
+			_, err := n.Acquire(t.Context(), "p", note)
+			return err
+		},
+		"Redeem": func(n *kgate.Node) error {
+			ticket, err := n.RequestTicket(t.Context(), "p", time.Minute, note)
+			if err != nil {
+				return err
+			}
+			_, err = ticket.Redeem(t.Context())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { forgotten(t, take) })
+	}
+}
+
+func forgotten(t *testing.T, take func(*kgate.Node) error) {
+	t.Helper()
 	var text syncBuffer
 	n := cluster(t, 1, 2, func(c *kgate.Config) {
 		c.Pools[0].HoldMax, c.Logger = 100*time.Millisecond, slog.New(slog.NewTextHandler(&text, nil))
 	})[0]
-	if _, err := n.Acquire(t.Context(), "p", kgate.Note("nightly export")); err != nil {
+	if err := take(n); err != nil {
 		t.Fatal(err)
 	}
 	said := func(what string) bool {
