@@ -52,8 +52,8 @@ func TestAnonymousTickets(t *testing.T) {
 		}
 	}
 	t.Logf("%d tickets asked for in %v: %d given", 10*limit, time.Since(began).Round(time.Millisecond), len(ids))
-	if len(ids) != limit {
-		t.Errorf("one client has %d tickets, want %d", len(ids), limit)
+	if over := k * int(time.Since(began)/holdMax); len(ids) < limit || len(ids) > limit+over { // the first may be over
+		t.Errorf("one client got %d tickets, want %d, and %d for those whose hold is over", len(ids), limit, over)
 	}
 	// An honest client comes in as soon as the slots' time is over, however often the
 	// hog renews its tickets.
