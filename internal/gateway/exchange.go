@@ -26,7 +26,7 @@ func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into a
 }
 
 // Answer answers what another gateway asks with [Links].Call.
-func (g *Gateway) Answer(ctx context.Context, _ transport.Caller, name string, body []byte) ([]byte, error) {
+func (g *Gateway) Answer(ctx context.Context, caller transport.Caller, name string, body []byte) ([]byte, error) {
 	if !g.serving.Load() {
 		return nil, transport.ErrUnknownCall
 	}
@@ -45,7 +45,7 @@ func (g *Gateway) Answer(ctx context.Context, _ transport.Caller, name string, b
 		if p == nil {
 			return nil, admission.ErrUnknownPool
 		}
-		return p.hearShares(body)
+		return p.hearShares(caller.Name, body)
 	}
 	if path, ours := strings.CutPrefix(name, fleetCall); ours {
 		if h := g.fleet.Load(); h != nil {

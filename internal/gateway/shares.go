@@ -70,7 +70,6 @@ type presence struct {
 
 // told is what a gateway tells home.
 type told struct {
-	From    kmutex.Node
 	Start   float64
 	Clients []toldShare
 }
@@ -128,8 +127,8 @@ func (q *shares) floor(now time.Time, here float64) float64 {
 
 // tell returns what home is to know: of those who are here, or were. Of the others that are too many
 // nothing is remembered: else names without end would fill the memory.
-func (q *shares) tell(self kmutex.Node, here map[string]presence) told {
-	out := told{From: self, Start: q.start}
+func (q *shares) tell(here map[string]presence) told {
+	out := told{Start: q.start}
 	for key, s := range q.of {
 		p, is := here[key]
 		if is || s.unsent != 0 {
@@ -156,7 +155,7 @@ func (q *shares) tell(self kmutex.Node, here map[string]presence) told {
 
 // hear takes in, at home, what another gateway tells, and returns the totals. Here are home's own
 // clients.
-func (q *queue) hear(now time.Time, in told, here map[string]presence) totals {
+func (q *queue) hear(now time.Time, from kmutex.Node, in told, here map[string]presence) totals {
 	h := heard{now, make(map[string]presence)}
 	q.start = max(q.start, in.Start)
 	for _, c := range in.Clients {
@@ -174,15 +173,14 @@ func (q *queue) hear(now time.Time, in told, here map[string]presence) totals {
 	if q.heard == nil {
 		q.heard = make(map[kmutex.Node]heard)
 	}
-	q.heard[in.From] = h
+	q.heard[from] = h
 	q.lookAround(now, here)
-	elsewhere := q.but(in.From)
+	elsewhere := q.but(from)
 	add(elsewhere, here)
 	out := totals{Start: q.start}
 	out.Least, out.Active = q.leastOf(elsewhere, h.clients)
 	for _, c := range in.Clients {
-		key := string(c.Client)
-		out.Clients = append(out.Clients, total{q.of[key].served, elsewhere[key].Owes})
+		out.Clients = append(out.Clients, total{q.of[string(c.Client)].served, elsewhere[string(c.Client)].Owes})
 	}
 	return out
 }

@@ -312,8 +312,8 @@ func TestSharesOutliveHome(t *testing.T) {
 	now := time.Now()
 	home, here, next := newQueue(), newQueue(), newQueue()
 	tell := func(to *queue) {
-		sent := here.tell(1, map[string]presence{"x": {Waits: true, Owes: 3}})
-		here.learn(now, sent, to.hear(now, sent, map[string]presence{"y": {Waits: true}}))
+		sent := here.tell(map[string]presence{"x": {Waits: true, Owes: 3}})
+		here.learn(now, sent, to.hear(now, 1, sent, map[string]presence{"y": {Waits: true}}))
 	}
 	home.share("y").charge(2)
 	here.share("x").charge(10)

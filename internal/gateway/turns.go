@@ -28,7 +28,7 @@ func (p *poolDriver) countShares() {
 	if home {
 		p.lookAround(now, here)
 	}
-	told := p.tell(p.self, here)
+	told := p.tell(here)
 	p.forget(here)
 	if len(told.Clients) == 0 {
 		return
@@ -54,8 +54,8 @@ func (p *poolDriver) countShares() {
 	})
 }
 
-// hearShares takes in, at home, what another gateway tells of its clients.
-func (p *poolDriver) hearShares(body []byte) ([]byte, error) {
+// hearShares takes in, at home, what the gateway by tells of its clients.
+func (p *poolDriver) hearShares(by string, body []byte) ([]byte, error) {
 	var in told
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, err
@@ -65,8 +65,12 @@ func (p *poolDriver) hearShares(body []byte) ([]byte, error) {
 	if !p.alive() || p.spec.Home != p.self {
 		return nil, admission.ErrElsewhere
 	}
+	from, known := p.view.Named(by)
+	if !known {
+		return nil, admission.ErrElsewhere
+	}
 	here := p.present()
-	answer := p.hear(p.now(), in, here)
+	answer := p.hear(p.now(), from.Node, in, here)
 	p.forget(here)
 	p.settle()
 	return json.Marshal(answer)

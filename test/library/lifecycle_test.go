@@ -470,7 +470,7 @@ func TestEndTogether(t *testing.T) {
 	for range 3 {
 		var text syncBuffer
 		nodes := cluster(t, 3, 2, func(c *kgate.Config) {
-			c.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})).With("of", c.Name)
+			c.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})).With(slog.String("of", c.Name))
 		})
 		var all sync.WaitGroup
 		for _, n := range nodes {
