@@ -592,7 +592,7 @@ func TestTicketsTakeTurns(t *testing.T) {
 			}
 			return tk.ID
 		}
-		var of = make(map[string]string)
+		of := make(map[string]string)
 		first := take("many")
 		for range 4 {
 			of[take("many")] = "many"
