@@ -29,8 +29,8 @@ type Config struct {
 	// Witness makes this a node that votes in its cluster and serves nothing: it has no
 	// pools. With a witness, two nodes survive the loss of any one of the three.
 	Witness bool
-	// TrustedProxies are the reverse proxies whose X-Forwarded-* headers Handler trusts and
-	// passes on. In their requests X-Forwarded-For names the client.
+	// TrustedProxies are the reverse proxies in whose requests X-Forwarded-For names the client.
+	// The proxy of package gateway passes on their X-Forwarded-* headers.
 	TrustedProxies []netip.Prefix
 	// ClientAddr returns the address of a request's client. Nil: TrustedProxies decides.
 	ClientAddr func(*http.Request) netip.Addr
