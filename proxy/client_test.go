@@ -70,10 +70,16 @@ func TestClientKeyOfAName(t *testing.T) {
 		name string
 		want string
 	}{
-		{byHeader, "gold", digest("gold")}, {byHeader, "192.0.2.1", digest("192.0.2.1")},
-		{byAddress, "192.0.2.1", "192.0.2.1"}, {byAddress, "::ffff:192.0.2.1", "192.0.2.1"}, {byAddress, "2001:db8::1", "2001:db8::"},
-		{byAddress, "gold", digest("gold")}, {byLogin, "Bearer gold", byLogin.ClientKey("bEARER  gold")},
-		{byLogin, "Bearer gold", digest("bearer gold")}, {byLogin, "Bearer Gold", digest("bearer Gold")}, {byHeader, "Two words", digest("Two words")},
+		{byHeader, "gold", digest("gold")},
+		{byHeader, "192.0.2.1", digest("192.0.2.1")},
+		{byAddress, "192.0.2.1", "192.0.2.1"},
+		{byAddress, "::ffff:192.0.2.1", "192.0.2.1"},
+		{byAddress, "2001:db8::1", "2001:db8::"},
+		{byAddress, "gold", digest("gold")},
+		{byLogin, "Bearer gold", byLogin.ClientKey("bEARER  gold")},
+		{byLogin, "Bearer gold", digest("bearer gold")},
+		{byLogin, "Bearer Gold", digest("bearer Gold")},
+		{byHeader, "Two words", digest("Two words")},
 	} {
 		if got := tt.pool.ClientKey(tt.name); got != tt.want {
 			t.Errorf("header %q: %q is %q, want %q", tt.pool.ClientHeader, tt.name, got, tt.want)

@@ -62,8 +62,11 @@ func ended(text string) error {
 		text string
 		err  error
 	}{
-		{"tls: first record does not look like", errPort}, {"tls: ", errKey}, {"x509: ", errKey},
-		{"the other end is not a kgate", errBroken}, {"connection reset by peer", errBroken},
+		{"tls: first record does not look like", errPort},
+		{"tls: ", errKey},
+		{"x509: ", errKey},
+		{"the other end is not a kgate", errBroken},
+		{"connection reset by peer", errBroken},
 	} {
 		if strings.Contains(text, e.text) {
 			return e.err
