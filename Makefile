@@ -43,7 +43,7 @@ virtual: ## the tests in virtual time, few seeds of each: make soak has more
 	$(GO) test -vet=off -p 2 -short $(VIRTUAL)
 
 real: ## the tests in real time but the long ones of make soak; those with other programs need tools/test-tools.sh
-	$(TEST) -p 4 -parallel 4 $(REAL)
+	$(TEST) -p 3 -parallel 4 $(REAL)
 
 race: ## the fast tests of packages with goroutines under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -short -p 4 -parallel 8 $(CONCURRENT)

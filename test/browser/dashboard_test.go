@@ -170,9 +170,10 @@ func (d drawn) lacks(panel string, want []string) []string {
 	return slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.Contains(text, w) })
 }
 
+// text is what is written in a panel, with the spaces that a reader sees.
 func (d drawn) text(panel string) string {
 	d.t.Helper()
-	return eval[string](d.tab, fmt.Sprintf(`document.querySelector('[data-panel=%q]').textContent`, panel))
+	return strings.Join(strings.Fields(eval[string](d.tab, fmt.Sprintf(`document.querySelector('[data-panel=%q]').textContent`, panel))), " ")
 }
 
 // hasData complains of panels that have no data, but those named.
