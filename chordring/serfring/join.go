@@ -139,10 +139,7 @@ const patience = 3 * time.Second
 
 // complain says once a minute what keeps this gateway from joining, or, if it sees others, what is wrong at an address.
 func (a *Agent) complain(err error) {
-	log, head := a.config.Logger, "not joined"
-	if !a.alone() {
-		head = "an address of the join list does not let this gateway in"
-	}
+	log := a.config.Logger
 	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.Any("error", err)
 	switch {
 	case errors.Is(err, errName):
@@ -151,9 +148,12 @@ func (a *Agent) complain(err error) {
 		}
 	case time.Since(a.began) < patience:
 	case errors.Is(err, errKey), errors.Is(err, errBroken), errors.Is(err, errPort):
-		if a.advise.once.First("join: key") {
-			log.Warn(head, name, list, cause, slog.String("hint",
-				"still trying; give every gateway the same cluster.key_file, or certificates of one authority; check that the join list has peer ports"))
+		hint := slog.String("hint", "still trying; give every gateway the same cluster.key_file, or certificates of one authority; check that the join list has peer ports")
+		switch first := a.advise.once.First("join: key"); {
+		case first && a.alone():
+			log.Warn("not joined", name, list, cause, hint)
+		case first:
+			log.Warn("an address of the join list does not let this gateway in", name, list, cause, hint)
 		}
 	case a.advise.once.First("join: nobody"):
 		log.Warn("no gateway of the join list answers", name, list, cause, slog.String("hint",
