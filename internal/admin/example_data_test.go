@@ -22,14 +22,14 @@ func example() Status {
 		Cluster: Cluster{View: 9, Leader: "gw-2", Voters: 3, Members: []Member{
 			{Name: "gw-1", Node: 7, Addr: "10.0.0.1:7080", Status: StatusAlive, Votes: true, Self: true, LinkUp: true, RingPlace: 2, Copies: []string{"gw-4", "gw-2"}},
 			{Name: "gw-2", Node: 5, Addr: "10.0.0.2:7080", Status: StatusAlive, Votes: true, LinkUp: true, RTTMillis: &rtt, RingPlace: 1, Copies: []string{"gw-1", "gw-4"}},
-			{Name: "gw-3", Node: 6, Status: StatusSuspended, Votes: true, RingPlace: 3, Successor: "gw-4", LostReason: "no lease renewed for 3.2 s, and its lease is over, reported by gw-2"},
+			{Name: "gw-3", Node: 6, Status: StatusSuspended, Votes: true, RingPlace: 3, Successor: "gw-4", LostReason: "no lease renewed in the last 3.2 s, and its lease is over, reported by gw-2"},
 			{Name: "gw-4", Node: 8, Addr: "10.0.0.4:7080", Status: StatusAlive, LinkUp: true, RingPlace: 4, Copies: []string{"gw-2", "gw-1"}},
 		}},
 		Pools: []Pool{{
 			Name: "downloads", K: 8, Binding: "late", Epoch: 4, Home: "gw-2", InFlight: 5, Waiting: 12, OldestSeconds: 3.5,
 			FreeTokensHere: 1, Withheld: 1, AccessWindow: AccessWindow{MeanMillis: 12.5, MaxMillis: 2340, Count: 1234},
 		}},
-		Events: []Event{{At: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Text: "gw-3 is lost: no lease renewed for 3.2 s, and its lease is over, reported by gw-2"}},
+		Events: []Event{{At: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Text: "gw-3 is lost: no lease renewed in the last 3.2 s, and its lease is over, reported by gw-2"}},
 	}
 }
 

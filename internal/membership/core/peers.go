@@ -177,7 +177,7 @@ func (c *Core) dialed(e Dialed) {
 		p.failed = 0
 	} else {
 		p.failed++
-		c.unanswered(e.Name, e.Err, p.since)
+		c.unanswered(e.Name, e.Err)
 	}
 	c.peers.next = min(c.peers.next, max(p.next, c.now))
 }

@@ -68,8 +68,8 @@ func (c *Core) foreign(h *Hello) {
 }
 
 // unanswered warns of a gateway that gossip sees and that does not answer.
-func (c *Core) unanswered(name string, why error, since time.Duration) {
-	if g, seen := c.peers.seen(name); seen && g.Alive && c.now-since >= lasting && c.warnings.first("unanswered "+name, c.now) {
+func (c *Core) unanswered(name string, why error) {
+	if g, seen := c.peers.seen(name); seen && g.Alive && c.warnings.lasts("unanswered "+name, c.now) {
 		c.log(slog.LevelWarn, "a gateway that gossip sees does not answer on its peer port", slog.String("name", name),
 			slog.String("peer_address", g.Addr), slog.Any("error", why),
 			slog.String("hint", "if the error does not say why, check its advertised address, the firewall and the cluster key"))

@@ -43,7 +43,7 @@ const maxReporters = 3
 func (s Suspicion) Text(leader string) string {
 	why := string(s.Reason)
 	if s.Reason == Silent || s.Reason == Over {
-		why = fmt.Sprintf("no lease renewed for %.1f s, and %s", s.Quiet.Seconds(), s.Reason)
+		why = fmt.Sprintf("no lease renewed in the last %.1f s, and %s", s.Quiet.Seconds(), s.Reason)
 	}
 	by := cmp.Or(strings.Join(s.Reporters[:min(len(s.Reporters), maxReporters)], ", "), leader)
 	if more := len(s.Reporters) - maxReporters; more > 0 {

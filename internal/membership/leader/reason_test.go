@@ -22,7 +22,7 @@ func TestReasonsInWords(t *testing.T) {
 		},
 		"a lease is over": {
 			func(w *world) { w.quiet[3] = true }, 3,
-			"no lease renewed for 3.9 s, and its lease is over, reported by a",
+			"no lease renewed in the last 3.9 s, and its lease is over, reported by a",
 		},
 		"a link is broken": {
 			func(w *world) { w.reports[2], w.reports[4] = Report{Down: nodes{4}}, Report{Down: nodes{2}} }, 4,
