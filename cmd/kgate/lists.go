@@ -125,10 +125,14 @@ func (c *upstreamsCommand) Run(std streams) error {
 		return out
 	}
 	return c.list(std, func(s *admin.Status) any { return all(s) }, func(v *statusView, s *admin.Status) {
-		t := table{head: append(append([]string{"POOL"}, upstreamHead...), "WHY"), right: []int{3, 4, 5, 6}, names: []int{0, 1}}
+		t, why := table{head: append([]string{"POOL"}, upstreamHead...), right: []int{3, 4, 5, 6}, names: []int{0, 1}}, ""
 		for _, u := range all(s) {
-			t.add(append(append([]string{u.Pool}, upstreamCells(v.screen, u.Upstream)...), u.Why)...)
+			t.add(append([]string{u.Pool}, upstreamCells(v.screen, u.Upstream)...)...)
+			if u.Why != "" {
+				why += fmt.Sprintf("\n%s: %s: %s\n", u.Pool, u.URL, u.Why)
+			}
 		}
 		v.table(t)
+		v.say("%s", why)
 	})
 }

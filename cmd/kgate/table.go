@@ -30,7 +30,10 @@ func (t *table) text(s *screen) string {
 		at := 0
 		for i, cell := range row {
 			if i == len(row)-1 {
-				b.WriteString(cut(cell, room-at))
+				if s.terminal {
+					cell = cut(cell, room-at)
+				}
+				b.WriteString(cell)
 				break
 			}
 			pad := strings.Repeat(" ", width[i]-visibleLen(cell))

@@ -219,7 +219,7 @@ func (u Upstream) trouble() string {
 		}
 		why := ""
 		if u.Why != "" {
-			why = ": " + strings.TrimPrefix(u.Why, "upstream: ")
+			why = ": " + u.Why
 		}
 		return fmt.Sprintf("%s is down%s, for %s%s", u.URL, where, Seconds(u.DownSeconds), why)
 	}

@@ -242,13 +242,13 @@ func (n *Node) sample(ctx context.Context) {
 	defer tick.Stop()
 	leader := ""
 	diskFull := false
-	upstreams := upstreamLog{n.cfg.Logger, make(map[[2]string]string)}
+	upstreams := upstreamLog{n.cfg.Logger, make(map[[2]string]string), make(map[[2]string]time.Time)}
 	held := forgotten{n.cfg.Logger, make(map[string]map[string]bool)}
 	for {
 		n.report.awake.since(time.Now())
 		n.report.logDisk(&diskFull)
 		for _, p := range n.pools.gateway.Pools() {
-			upstreams.look(p.Name, n.report.upstreams(&p))
+			upstreams.look(p.Name, n.report.upstreams(&p), time.Now())
 			held.look(n.pools.gateway, p.Name, n.report.holdMax(p.Name))
 			if p.Waiting > 0 {
 				n.cfg.Metrics.Pool(p.Name).Waiting(n.pools.gateway.Oldest(p.Name))

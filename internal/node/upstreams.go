@@ -122,14 +122,20 @@ func times(w telemetry.Window) admin.Times {
 // upstreamLog logs when an upstream has become silent, slow, or full of errors, and when that
 // is over. The proxy logs those that are down.
 type upstreamLog struct {
-	log *slog.Logger
-	was map[[2]string]string // the word for an upstream of a pool
+	log  *slog.Logger
+	was  map[[2]string]string    // the word for an upstream of a pool
+	down map[[2]string]time.Time // when it was down last
 }
 
 // look compares the upstreams of a pool with what they were.
-func (l *upstreamLog) look(pool string, all []admin.Upstream) {
+func (l *upstreamLog) look(pool string, all []admin.Upstream, now time.Time) {
 	for _, u := range all {
 		key, word := [2]string{pool, u.URL}, u.Word()
+		if !u.Up {
+			l.down[key] = now
+		} else if word == admin.UpstreamFailing && now.Sub(l.down[key]) < time.Minute {
+			continue // the errors of the last minute may be those while it was down
+		}
 		was := l.was[key]
 		l.was[key] = word
 		log := l.log.With(slog.String("pool", pool), slog.String("upstream", u.URL))

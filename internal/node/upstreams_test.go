@@ -1,10 +1,12 @@
 package node
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/membership"
 )
 
@@ -86,6 +88,27 @@ func TestCheckUpstream(t *testing.T) {
 		err := checkUpstream(have, upstream)
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%s: %v, want %q", upstream, err, want)
+		}
+	}
+}
+
+// TestFailingAfterDown: an upstream that is up again does not fail requests because it failed those of the minute before.
+func TestFailingAfterDown(t *testing.T) {
+	var log strings.Builder
+	l := upstreamLog{slog.New(slog.NewTextHandler(&log, nil)), make(map[[2]string]string), make(map[[2]string]time.Time)}
+	began := time.Now()
+	for _, look := range []struct {
+		at    time.Duration
+		up    bool
+		fails uint64
+		want  int // lines
+	}{
+		{0, true, 0, 0}, {time.Second, false, 80, 0}, {2 * time.Second, true, 80, 0}, {50 * time.Second, true, 60, 0}, {61 * time.Second, true, 1, 0},
+		{90 * time.Second, true, 80, 1}, {92 * time.Second, true, 0, 2},
+	} {
+		l.look("p", []admin.Upstream{{URL: "http://a", Up: look.up, Recent: admin.Recent{Ended: 100, Failed: look.fails}}}, began.Add(look.at))
+		if got := strings.Count(log.String(), "\n"); got != look.want {
+			t.Errorf("after %v: %d lines, want %d:\n%s", look.at, got, look.want, log.String())
 		}
 	}
 }

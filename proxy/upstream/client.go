@@ -14,14 +14,14 @@ import (
 )
 
 // ErrLapsed is returned in place of sending something without the right to send.
-var ErrLapsed = errors.New("upstream: this gateway may no longer have requests in flight")
+var ErrLapsed = errors.New("this gateway may no longer have requests in flight")
 
 // DialError says why no connection could be made. The TLS handshake is part of
 // that. Nothing of the request has been sent.
 type DialError struct{ Err error }
 
 // Error implements error.
-func (e *DialError) Error() string { return "upstream: cannot connect: " + e.Err.Error() }
+func (e *DialError) Error() string { return "cannot connect: " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *DialError) Unwrap() error { return e.Err }

@@ -27,7 +27,7 @@ var trailerLimits = http1.Limits{Bytes: 16 << 10, Fields: maxFields}
 // keeps.
 const maxKeptHeader = 16 << 10
 
-var errUnasked = errors.New("upstream: an answer came before the server had the request")
+var errUnasked = errors.New("an answer came before the server had the request")
 
 // http1Conn is a connection that speaks HTTP/1.1. One exchange at a time owns it,
 // until it is kept for the next or closed.
@@ -231,7 +231,7 @@ func (h *http1Conn) exchange(req *Request, caller Caller) (*Response, error) {
 }
 
 // badAnswer says by which rule an answer was refused.
-func badAnswer(err error) error { return fmt.Errorf("upstream: the answer is malformed: %w", err) }
+func badAnswer(err error) error { return fmt.Errorf("the answer is malformed: %w", err) }
 
 // readHead reads the head of the next answer.
 func (h *http1Conn) readHead() error {

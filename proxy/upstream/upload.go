@@ -165,7 +165,7 @@ func (u *upload) failure() error {
 
 // errServer marks a failure of the connection. The answer, or the error of reading it,
 // says more.
-var errServer = errors.New("upstream: the server takes no more of the body")
+var errServer = errors.New("the server takes no more of the body")
 
 // run sends the body.
 func (u *upload) run() {

@@ -19,7 +19,7 @@ import (
 type InvalidRequestError struct{ Detail string }
 
 // Error implements error.
-func (e *InvalidRequestError) Error() string { return "upstream: " + e.Detail }
+func (e *InvalidRequestError) Error() string { return e.Detail }
 
 // UpgradeError says why an upgrade has failed. It may be the client's fault: it is no sign
 // that the server fails other requests.
@@ -33,9 +33,9 @@ const onlyHTTP2 = "the server seems to speak HTTP/2 only"
 // Error implements error.
 func (e *UpgradeError) Error() string {
 	if e.Err != nil {
-		return "upstream: " + e.Detail + ": " + e.Err.Error()
+		return e.Detail + ": " + e.Err.Error()
 	}
-	return "upstream: " + e.Detail
+	return e.Detail
 }
 
 // Unwrap returns the cause.
