@@ -364,6 +364,22 @@ func TestOneselfAsBefore(t *testing.T) {
 	}
 }
 
+// Two gateways that see the same cluster name the same lost gateway, also the one that started after its loss.
+func TestOthersAwaitALostGateway(t *testing.T) {
+	here, there := Member{Name: "gw-1", Node: 5, Status: StatusAlive, Self: true, LinkUp: true}, Member{Name: "gw-2", Node: 6, Status: StatusAlive, LinkUp: true}
+	lost := Member{Name: "gw-0", Node: 3, Status: StatusLost}
+	two := Status{Gateway: Gateway{Name: "gw-2", Node: 6, Ready: true}, Cluster: Cluster{Members: []Member{there, lost}}}
+	one := Status{Gateway: Gateway{Name: "gw-1", Node: 5, Ready: true}, Cluster: Cluster{Members: []Member{here, there}}}
+	got := merge(one, map[string]Report{"gw-1": {Status: one}, "gw-2": {Status: two}}, nil).Cluster.Members
+	if len(got) != 3 || got[0].Name != "gw-0" || got[0].Status != StatusLost {
+		t.Errorf("%+v", got)
+	}
+	two.Gateway.Ready = false
+	if got := merge(one, map[string]Report{"gw-2": {Status: two}}, nil).Cluster.Members; len(got) != 2 {
+		t.Errorf("who is in no cluster knows no lost ones: %+v", got)
+	}
+}
+
 // TestSilentVoters: a voter that does not answer counts as lost, though its link is still up.
 func TestSilentVoters(t *testing.T) {
 	member := func(name string, node uint64) Member {

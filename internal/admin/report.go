@@ -3,6 +3,7 @@ package admin
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Report is one gateway's report of itself. The gateways exchange reports, and each merges them into
@@ -50,11 +51,26 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 		lease := g.LeaseSeconds
 		m.Answers, m.Ready, m.Reason, m.Version, m.LeaseSeconds, m.Troubles = true, g.Ready, g.Reason, r.Status.Version, &lease, list(g.Troubles)
 	}
+	s.Cluster.Members = mergeLost(s.Cluster.Members, all)
 	for i := range s.Pools {
 		s.Pools[i].Fleet = mergePool(s.Pools[i].Name, s.Pools[i].K, all, missing)
 	}
 	s.Events = mergeEvents(s.Events, all)
 	return s
+}
+
+// mergeLost adds the lost gateways that others still await: one that has started since has not met them.
+func mergeLost(members []Member, all map[string]Report) []Member {
+	for _, r := range all {
+		for _, m := range r.Status.Cluster.Members {
+			known := slices.ContainsFunc(members, func(k Member) bool { return k.Name == m.Name })
+			if m.Status == StatusLost && r.Status.Gateway.Ready && !known {
+				members = append(members, m)
+			}
+		}
+	}
+	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return members
 }
 
 func mergePool(name string, k int, all map[string]Report, missing []string) PoolFleet {
