@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -43,6 +44,7 @@ type planCommand struct {
 	Seeds    int                `name:"seeds" default:"5" help:"Number of runs."`
 	Entries  int                `name:"entries" default:"100000" help:"Requests per run."`
 	Latency  experiment.Latency `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
+	JSON     bool               `name:"json" help:"Print k, the load and the waits, in seconds, as JSON."`
 }
 
 func (planCommand) Help() string {
@@ -91,14 +93,17 @@ func (c *planCommand) question() plan.Question {
 func (c *planCommand) Run(std streams) error {
 	ctx, cancel := untilSignal()
 	defer cancel()
-	q := c.question()
+	q, out := c.question(), std.out
+	if c.JSON {
+		out = io.Discard
+	}
 	if len(c.From) > 0 {
 		h, err := readHolds(ctx, c.From, c.Pool)
 		if err != nil {
 			return err
 		}
 		q.HoldMean, q.HoldSCV = h.mean, h.scv
-		fmt.Fprintf(std.out, "%.0f requests of pool %s were held %.3g s on average, SCV %.2g\n\n", h.count, h.pool, h.mean.Seconds(), h.scv)
+		fmt.Fprintf(out, "%.0f requests of pool %s were held %.3g s on average, SCV %.2g\n\n", h.count, h.pool, h.mean.Seconds(), h.scv)
 	}
 	b := bar.New(std.err)
 	q.Progress = b.Update
@@ -108,7 +113,7 @@ func (c *planCommand) Run(std streams) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(std.out, "k = %d is the smallest with which 99 %% of the requests wait at most %v\n\n", k, c.P99)
+		fmt.Fprintf(out, "k = %d is the smallest with which 99 %% of the requests wait at most %v\n\n", k, c.P99)
 		if q.K == 0 {
 			q.K = k
 		}
@@ -118,8 +123,11 @@ func (c *planCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(std.out, "k = %d over %d gateways, load %.3g; %d runs of %d requests\n\n", q.K, q.Gateways, q.Load(), q.Seeds, q.Entries)
-	w := tabwriter.NewWriter(std.out, 0, 0, 3, ' ', 0)
+	if c.JSON {
+		return printJSON(std.out, planned{q.K, q.Load(), waitsOf(answers)})
+	}
+	fmt.Fprintf(out, "k = %d over %d gateways, load %.3g; %d runs of %d requests\n\n", q.K, q.Gateways, q.Load(), q.Seeds, q.Entries)
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "WAIT\tMEAN\tP99\tMAX\tSPREAD")
 	for _, a := range answers {
 		if a.Unstable != "" {
@@ -132,9 +140,27 @@ func (c *planCommand) Run(std streams) error {
 		return err
 	}
 	if late, early := answers[0], answers[1]; late.Unstable != "" && q.Load() < 1 {
-		fmt.Fprintf(std.out, "\nWhat helps: %s.\n", advice(q, early.Unstable == ""))
+		fmt.Fprintf(out, "\nWhat helps: %s.\n", advice(q, early.Unstable == ""))
 	}
 	return nil
+}
+
+// planned is what --json prints.
+type planned struct {
+	K     int            `json:"k"`
+	Load  float64        `json:"load"`
+	Waits map[string]any `json:"waits"`
+}
+
+// waitsOf has for each way to share the slots the mean waits of the runs, in seconds, or why the line grows.
+func waitsOf(answers []plan.Answer) map[string]any {
+	out := make(map[string]any)
+	for _, a := range answers {
+		if out[a.Name] = any(map[string]float64{"mean": a.Mean.Mean, "p99": a.P99.Mean, "max": a.Max.Mean, "spread": a.Spread.Mean}); a.Unstable != "" {
+			out[a.Name] = map[string]string{"unstable": a.Unstable}
+		}
+	}
+	return out
 }
 
 // advice says what to do about slots that late binding passes on too slowly.

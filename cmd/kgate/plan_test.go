@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -36,6 +37,11 @@ func TestPlan(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not printed:\n%s", want, out)
 		}
+	}
+	out, _ = planRun(t, exitOK, append(load, "--k", "6", "--json")...)
+	var told planned
+	if err := json.Unmarshal([]byte(out), &told); err != nil || told.K != 6 || len(told.Waits) != 3 || !strings.Contains(out, `"unstable": "grows without end: a gateway is overloaded`) || strings.Count(out, `"p99": `) != 2 {
+		t.Errorf("%v in:\n%s", err, out)
 	}
 	out, _ = planRun(t, exitOK, append(load, "--p99", "1s")...)
 	if !strings.Contains(out, "is the smallest with which 99 % of the requests wait at most 1s") {
