@@ -203,6 +203,9 @@ func (s *server) shutdown(ctx context.Context) error {
 	s.node.BeginDrain()
 	err := errors.Join(s.clients.Shutdown(ctx), s.node.Drain(ctx))
 	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = errors.New("drain.timeout has passed")
+		}
 		s.log.Warn("requests were aborted", slog.Any("error", err))
 		err = s.clients.Close()
 	}
