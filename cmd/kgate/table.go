@@ -30,10 +30,7 @@ func (t *table) text(s *screen) string {
 		at := 0
 		for i, cell := range row {
 			if i == len(row)-1 {
-				if s.terminal {
-					cell = cut(cell, room-at)
-				}
-				b.WriteString(cell)
+				b.WriteString(cut(cell, room-at))
 				break
 			}
 			pad := strings.Repeat(" ", width[i]-visibleLen(cell))
