@@ -103,8 +103,13 @@ func TestFailingAfterDown(t *testing.T) {
 		fails uint64
 		want  int // lines
 	}{
-		{0, true, 0, 0}, {time.Second, false, 80, 0}, {2 * time.Second, true, 80, 0}, {50 * time.Second, true, 60, 0}, {61 * time.Second, true, 1, 0},
-		{90 * time.Second, true, 80, 1}, {92 * time.Second, true, 0, 2},
+		{0, true, 0, 0},
+		{time.Second, false, 80, 0},
+		{2 * time.Second, true, 80, 0},
+		{50 * time.Second, true, 60, 0},
+		{61 * time.Second, true, 1, 0},
+		{90 * time.Second, true, 80, 1},
+		{92 * time.Second, true, 0, 2},
 	} {
 		l.look("p", []admin.Upstream{{URL: "http://a", Up: look.up, Recent: admin.Recent{Ended: 100, Failed: look.fails}}}, began.Add(look.at))
 		if got := strings.Count(log.String(), "\n"); got != look.want {
