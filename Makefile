@@ -57,7 +57,7 @@ check: ## what CI runs: all tests, linters, race detector; goes on after a failu
 
 soak: ## every seed, the planted defects, the exact bounds in real time, and what runs long: hours on a quiet machine
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 2 -timeout 2h $(VIRTUAL)
-	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h ./cmd/... ./test/...
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h ./cmd/kgate ./test/...
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)

@@ -114,7 +114,7 @@ func (p *Pool) check(bad func(field, problem string, args ...any)) {
 	}
 	for client, weight := range p.ClientWeights {
 		if !(weight > 0) || math.IsInf(weight, 1) {
-			bad("ClientWeights", "that of %q is %v: set a positive number", client, weight)
+			bad("ClientWeights", "the weight of %q is %v: set a positive number", client, weight)
 		}
 	}
 	if len(p.ClientWeights) > 0 && !p.Fair {

@@ -148,7 +148,7 @@ func TestTicketAsk(t *testing.T) {
 	defer h.Close()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/.kgate/tickets", nil))
 	const client = "192.0.2.1" // httptest's
-	want := []admission.Request{{Pool: "p", Client: client, Stranger: true, HoldMax: time.Second}, {Pool: "alike", Client: client, Stranger: true}, {Pool: "unknown"}, {Pool: "p"}}
+	want := []admission.Request{{Pool: "p", Client: client, Counted: true, HoldMax: time.Second}, {Pool: "alike", Client: client, Counted: true}, {Pool: "unknown"}, {Pool: "p"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -101,5 +101,5 @@ func cancelTicket(tickets Tickets, id string) {
 // ticketRequest returns what a client of the pool asks for with a ticket: a place of its own,
 // and a slot for as long as a request may have one.
 func (v *visit) ticketRequest(r *http1.Request, pool *Pool) admission.Request {
-	return admission.Request{Pool: pool.Name, Client: v.clientKey(r, pool), Stranger: true, HoldMax: pool.HoldMax}
+	return admission.Request{Pool: pool.Name, Client: v.clientKey(r, pool), Counted: true, HoldMax: pool.HoldMax}
 }

@@ -26,7 +26,7 @@ var (
 	errNobody = errors.New("no answer")
 	// errName means that another live gateway has this gateway's name.
 	errName = errors.New("another gateway has this name")
-	// errKey means that one of the two has refused the other's certificate.
+	// errKey means that two gateways do not accept each other's certificates.
 	errKey = errors.New("key differs")
 	// errPort means that what answers does not speak TLS, as the clients' port.
 	errPort = errors.New("not a peer port")

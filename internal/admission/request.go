@@ -13,8 +13,8 @@ type Request struct {
 	// Client identifies the client if the pool distinguishes clients, else it is empty. It can be
 	// compared and has no other meaning.
 	Client string
-	// Stranger: the client asks for a ticket itself, and may have a limited number.
-	Stranger bool
+	// Counted: the ticket counts among those of the client, of which it may have so many.
+	Counted bool
 	// HoldMax is how long a ticket may keep its slot, however often it is renewed; 0
 	// means no limit. It does not apply to requests, which the proxy ends itself.
 	HoldMax time.Duration

@@ -118,7 +118,7 @@ func TestClientBoundIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{ClientLimit: 5, ClientTickets: 2})
 		n := f.gateways[1]
-		ask := admission.Request{Pool: testPool, Client: "a", Stranger: true, Wait: 0}
+		ask := admission.Request{Pool: testPool, Client: "a", Counted: true, Wait: 0}
 		limit := func(err error) int {
 			var refusal *admission.Refusal
 			if !errors.As(err, &refusal) || refusal.Reason != admission.ClientLimit {

@@ -630,7 +630,7 @@ func TestClientTickets(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{ClientTickets: 3})
 		n := f.all()[0]
 		take := func(client string) (string, error) {
-			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: client, Stranger: client != ""}, time.Minute, "")
+			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: client, Counted: client != ""}, time.Minute, "")
 			return tk.ID, err
 		}
 		var ids []string

@@ -27,13 +27,13 @@ func (p ticketManager) take(req admission.Request, ttl time.Duration, note strin
 	switch limit := p.limits.ClientTickets; {
 	case !p.takes(ttl):
 		return nil, admission.Isolated
-	case limit > 0 && req.Stranger && ts.Of(req.Client) >= limit:
+	case limit > 0 && req.Counted && ts.Of(req.Client) >= limit:
 		return nil, &admission.Refusal{Reason: admission.ClientLimit, Limit: limit}
 	case ts.Full():
 		return nil, admission.QueueFull
 	}
 	counted := ""
-	if req.Stranger {
+	if req.Counted {
 		counted = req.Client
 	}
 	var secret [16]byte

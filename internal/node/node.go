@@ -242,7 +242,7 @@ func (n *Node) sample(ctx context.Context) {
 	defer tick.Stop()
 	leader := ""
 	diskFull := false
-	upstreams := upstreamLog{n.cfg.Logger, make(map[[2]string]string), make(map[[2]string]time.Time)}
+	upstreams := upstreamLog{n.cfg.Logger, make(map[string]map[string]upstreamWas)}
 	held := forgotten{n.cfg.Logger, make(map[string]map[string]bool)}
 	for {
 		n.report.awake.since(time.Now())

@@ -122,22 +122,31 @@ func times(w telemetry.Window) admin.Times {
 // upstreamLog logs when an upstream has become silent, slow, or full of errors, and when that
 // is over. The proxy logs those that are down.
 type upstreamLog struct {
-	log  *slog.Logger
-	was  map[[2]string]string    // the word for an upstream of a pool
-	down map[[2]string]time.Time // when it was down last
+	log *slog.Logger
+	was map[string]map[string]upstreamWas // by pool and URL
+}
+
+// upstreamWas is what an upstream was at the last look.
+type upstreamWas struct {
+	word string
+	down time.Time // when it was down last
 }
 
 // look compares the upstreams of a pool with what they were.
 func (l *upstreamLog) look(pool string, all []admin.Upstream, now time.Time) {
+	before, after := l.was[pool], make(map[string]upstreamWas, len(all)) // a name's servers come and go
+	defer func() { l.was[pool] = after }()
 	for _, u := range all {
-		key, word := [2]string{pool, u.URL}, u.Word()
+		it, word := before[u.URL], u.Word()
+		was := it.word
 		if !u.Up {
-			l.down[key] = now
-		} else if word == admin.UpstreamFailing && now.Sub(l.down[key]) < time.Minute {
-			continue // the errors of the last minute may be those while it was down
+			it.down = now
 		}
-		was := l.was[key]
-		l.was[key] = word
+		if u.Up && word == admin.UpstreamFailing && now.Sub(it.down) < time.Minute {
+			word = was // the errors of the last minute may be those while it was down
+		}
+		it.word = word
+		after[u.URL] = it
 		log := l.log.With(slog.String("pool", pool), slog.String("upstream", u.URL))
 		switch {
 		case word == was:

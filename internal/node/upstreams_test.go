@@ -95,7 +95,7 @@ func TestCheckUpstream(t *testing.T) {
 // TestFailingAfterDown: an upstream that is up again does not fail requests because it failed those of the minute before.
 func TestFailingAfterDown(t *testing.T) {
 	var log strings.Builder
-	l := upstreamLog{slog.New(slog.NewTextHandler(&log, nil)), make(map[[2]string]string), make(map[[2]string]time.Time)}
+	l := upstreamLog{slog.New(slog.NewTextHandler(&log, nil)), make(map[string]map[string]upstreamWas)}
 	began := time.Now()
 	for _, look := range []struct {
 		at    time.Duration

@@ -27,8 +27,8 @@ type Ticket struct {
 	HoldMax time.Duration
 	// Stamp is when it arrived, by the wall clock in nanoseconds.
 	Stamp int64
-	// Note says who asked, for people. Client is the stranger whose tickets are counted; empty: it is not
-	// counted.
+	// Note says who asked, for people. Client is whose tickets it counts among; empty:
+	// nobody's.
 	Note, Client string
 	// Granted: it has a slot, with this Grant since Epoch.
 	Granted bool

@@ -13,5 +13,5 @@ func ShareOfFiles(sixteenths uint64) int {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return 0
 	}
-	return int(min(limit.Cur/16*sixteenths, 1<<30))
+	return int(min(uint64(limit.Cur)/16*sixteenths, 1<<30)) // FreeBSD's is signed
 }

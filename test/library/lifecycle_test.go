@@ -196,7 +196,7 @@ func TestStartThatFails(t *testing.T) {
 		"too large a k": {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 1 << 20 }, "from 1 to 65536"},
 		"no line":       {t.Context(), func(c *kgate.Config) { c.Pools[0].QueueLimit = -1 }, "Config.Pools[0].QueueLimit: it is -1"},
 		"a header":      {t.Context(), func(c *kgate.Config) { c.Pools[0].ClientHeader = "X Key" }, "is not the name of a header"},
-		"a weight":      {t.Context(), func(c *kgate.Config) { c.Pools[0].Fair, c.Pools[0].ClientWeights = true, map[string]float64{"a": 0} }, `that of "a" is 0`},
+		"a weight":      {t.Context(), func(c *kgate.Config) { c.Pools[0].Fair, c.Pools[0].ClientWeights = true, map[string]float64{"a": 0} }, `the weight of "a" is 0`},
 		"weights alone": {t.Context(), func(c *kgate.Config) { c.Pools[0].ClientWeights = map[string]float64{"a": 1} }, "without Fair"},
 		"a hold":        {t.Context(), func(c *kgate.Config) { c.Pools[0].HoldMax = -1 }, "Config.Pools[0].HoldMax: it is -1ns"},
 		"a name":        {t.Context(), func(c *kgate.Config) { c.Name = "a\nb" }, "without control characters"},
