@@ -120,7 +120,7 @@ func FuzzAccessLine(f *testing.F) {
 		r.Fields.Add("User-Agent", agent)
 		var line string
 		s.cfg.AccessWriter = writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })
-		(&exchange{ctx: exchangeContext{base: t.Context()}, visit: visit{snapshot: s, info: admission.RequestInfo{Remote: s.clientAddr(t.Context(), r)}, rec: Record{Status: 200}}}).logAccess(r)
+		(&exchange{ctx: exchangeContext{base: t.Context()}, visit: visit{snapshot: s, info: admission.RequestInfo{Remote: s.clientAddr(t.Context(), nil, r)}, rec: Record{Status: 200}}}).logAccess(r)
 		body, ended := strings.CutSuffix(line, "\n")
 		if !ended || strings.ContainsFunc(body, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Fatalf("%q", line)

@@ -39,7 +39,7 @@ func (v *visit) again(ctx context.Context, pool *Pool, limit time.Duration) (ups
 		return "", err
 	}
 	v.rec.Grant = v.hold.slot.GrantInfo()
-	v.hold.resume()
 	v.hold.limit(v.hold.down.ctx, v.hold.slot, pool)
+	v.hold.resume()
 	return admission.UpstreamOf(v.hold.slot), nil
 }

@@ -21,11 +21,16 @@ func (v *visit) clientKey(r *http1.Request, pool *Pool) string {
 	return addressKey(v.info.Remote)
 }
 
-func (s *snapshot) clientAddr(ctx context.Context, r *http1.Request) netip.Addr {
-	if s.cfg.ClientAddr != nil {
+// clientAddr returns the address of a request's client. Conn is nil if the server is not ours.
+func (s *snapshot) clientAddr(ctx context.Context, conn *downstream.Conn, r *http1.Request) netip.Addr {
+	switch {
+	case s.cfg.ClientAddr != nil:
 		return s.cfg.ClientAddr(adapt.ToHTTP(ctx, r, nil))
+	case conn != nil:
+		return clientAddr(conn.Peer(), r.Fields, s.cfg.TrustedProxies)
+	default:
+		return clientAddr(downstream.ParseAddr(r.Remote), r.Fields, s.cfg.TrustedProxies)
 	}
-	return clientAddr(r, s.cfg.TrustedProxies)
 }
 
 // ClientKey returns the key of the client with that name: a value of the pool's ClientHeader, or an
@@ -58,12 +63,11 @@ func addressKey(a netip.Addr) string {
 	return a.String()
 }
 
-// clientAddr returns the address of a request's client: that of the connection,
+// clientAddr returns the address of a request's client: addr, which is that of the connection,
 // unless it is a trusted proxy's. Then it is the last that X-Forwarded-For names
 // and that is no such proxy: what stands before it, the client may have written.
-func clientAddr(r *http1.Request, trusted []netip.Prefix) netip.Addr {
-	addr := downstream.ParseAddr(r.Remote)
-	lines := r.Fields.Values("X-Forwarded-For")
+func clientAddr(addr netip.Addr, fields http1.Fields, trusted []netip.Prefix) netip.Addr {
+	lines := fields.Values("X-Forwarded-For")
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest := lines[i]; rest != ""; {
 			if !containsAddr(trusted, addr) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/http1"
 )
 
@@ -41,11 +42,11 @@ func TestClientAddr(t *testing.T) {
 		"unreadable before the proxy": {"10.0.0.1:4000", []string{"_hidden, 10.0.0.2"}, "10.0.0.2"},
 		"IPv4 in IPv6":                {"[::ffff:10.0.0.1]:4000", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
 	} {
-		r := &http1.Request{Remote: tt.remote}
+		var fields http1.Fields
 		for _, line := range tt.forwarded {
-			r.Fields.Add("X-Forwarded-For", line)
+			fields.Add("X-Forwarded-For", line)
 		}
-		if got := clientAddr(r, trusted).String(); got != tt.want {
+		if got := clientAddr(downstream.ParseAddr(tt.remote), fields, trusted).String(); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}

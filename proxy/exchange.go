@@ -43,7 +43,7 @@ func newExchange(ctx context.Context, s *snapshot, w http.ResponseWriter, r *htt
 	r.Secure = r.Secure || conn != nil && conn.IsTLS()
 	canonical(r)
 	ex := &exchange{response: newResponse(w, r, conn), visit: visit{snapshot: s, arrived: time.Now(), prefer: -1}, request: r}
-	ex.info.Remote = s.clientAddr(ctx, r)
+	ex.info.Remote = s.clientAddr(ctx, conn, r)
 	ex.ctx.ex, ex.ctx.base = ex, ctx
 	return ex
 }

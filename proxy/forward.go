@@ -35,7 +35,6 @@ var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 // next upstream, with the same slot.
 func (ex *exchange) forward(r *http1.Request) {
 	ex.rec.Outcome = admission.OutcomeAdmitted
-	ex.attempt.out = outgoings.Get().(*outgoing)
 	ex.unread = unreadBody{}
 	if r.Body != nil {
 		ex.body.ex = ex
@@ -64,6 +63,12 @@ func (ex *exchange) forward(r *http1.Request) {
 	case ex.failure != nil:
 		ex.answerFailure(r)
 	}
+}
+
+// lend gets the exchange what it needs once it is admitted.
+func (ex *exchange) lend() {
+	out := outgoings.Get().(*outgoing)
+	ex.attempt.out, ex.hold.down.shared, ex.hold.up.shared = out, &out.down, &out.up
 }
 
 // giveBack lets others use what the exchange had, if it is whole and nobody else may use it still.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/problems"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/http1"
 )
 
@@ -58,13 +59,13 @@ func FuzzForwardedFor(f *testing.F) {
 	}
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f.Fuzz(func(t *testing.T, remote, forwarded string) {
-		r := &http1.Request{Remote: remote, Fields: http1.Fields{http1.NewField("X-Forwarded-For", forwarded)}}
-		got := clientAddr(r, trusted)
-		if own := clientAddr(&http1.Request{Remote: remote}, trusted); got != own && !containsAddr(trusted, own) {
+		own, fields := downstream.ParseAddr(remote), http1.Fields{http1.NewField("X-Forwarded-For", forwarded)}
+		got := clientAddr(own, fields, trusted)
+		if got != own && !containsAddr(trusted, own) {
 			t.Errorf("%s is believed that it is %s", own, got)
 		}
-		r.Fields[0].Value = "198.51.100.99, " + forwarded
-		if again := clientAddr(r, trusted); again != got && !containsAddr(trusted, got) {
+		fields[0].Value = "198.51.100.99, " + forwarded
+		if again := clientAddr(own, fields, trusted); again != got && !containsAddr(trusted, got) {
 			t.Errorf("one address more in front makes %s of %s", again, got)
 		}
 		if key := addressKey(got); len(key) > 45 {

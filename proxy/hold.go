@@ -87,9 +87,9 @@ type hold struct {
 // limit sets the request's slot, and the pool's bounds on its time and its rate. end undoes
 // it.
 func (h *hold) limit(ctx pace.Done, slot Slot, pool *Pool) {
-	var down, up *pace.Flow
+	var down, up *pace.Pacer
 	if s, ok := slot.(PacedSlot); ok {
-		down, up = s.Transfer()
+		down, up = s.Pacers()
 	}
 	h.down.begin(ctx, down, pool.RequestRate)
 	h.up.begin(ctx, up, pool.RequestRate)

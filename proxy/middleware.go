@@ -31,7 +31,7 @@ func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := &guarded{ResponseWriter: w, visit: visit{snapshot: h.current.Load(), arrived: time.Now()}}
 		g.came = adapt.FromHTTP(r)
-		g.rec.Pool, g.info.Remote = pool, g.snapshot.clientAddr(r.Context(), g.came)
+		g.rec.Pool, g.info.Remote = pool, g.snapshot.clientAddr(r.Context(), nil, g.came)
 		g.serve(r, next)
 	})
 }

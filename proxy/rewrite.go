@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/headeredit"
+	"github.com/kgate/kgate/internal/pace"
 	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/upstream"
@@ -46,6 +47,8 @@ type outgoing struct {
 	url    url.URL
 	fields [mostFields]http1.Field
 	answer [mostFields]http1.Field
+	down   pace.Flow // of the answer
+	up     pace.Flow // of the request
 
 	verdict verdict // on the backend
 	settled bool    // the header of an answer has come

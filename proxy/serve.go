@@ -46,6 +46,7 @@ func (ex *exchange) dispatch(r *http1.Request) {
 	if pool == nil {
 		ex.startTrace(r)
 		ex.entered = true
+		ex.lend()
 		ex.hold.limitStalls(ex.stall)
 		ex.forward(r)
 		return
@@ -70,6 +71,7 @@ func (ex *exchange) dispatch(r *http1.Request) {
 	}
 	defer slot.Release()
 	ex.enter(slot)
+	ex.lend()
 	ex.hold.limit(&ex.ctx, slot, pool)
 	ex.hold.limitRates(pool)
 	ex.forward(r)

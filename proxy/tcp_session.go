@@ -53,7 +53,7 @@ func (h *Handler) ServeConn(ctx context.Context, conn *downstream.Conn, listener
 		conn.Reset()
 		return
 	}
-	if !route.access.allows(downstream.ParseAddr(conn.RemoteAddr().String())) {
+	if !route.access.allows(conn.Peer()) {
 		if suppressed, ok := s.once.Allow("access"); ok {
 			s.cfg.Logger.Info("connection refused: clients of this address are not served", slog.String("remote", conn.RemoteAddr().String()),
 				slog.String("listener", listener), slog.Int("suppressed", suppressed))
@@ -84,7 +84,7 @@ func newSession(base context.Context, s *snapshot, route *route, conn *downstrea
 	se := &session{visit: visit{snapshot: s, arrived: time.Now()}, route: route, conn: conn}
 	se.ctx, se.cancel = context.WithCancelCause(base)
 	se.rec.Pool = route.pool.Name
-	se.info = admission.RequestInfo{Method: "TCP", Remote: downstream.ParseAddr(conn.RemoteAddr().String())}
+	se.info = admission.RequestInfo{Method: "TCP", Remote: conn.Peer()}
 	return se
 }
 

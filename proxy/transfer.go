@@ -4,8 +4,8 @@ import "github.com/kgate/kgate/internal/pace"
 
 // PacedSlot is a Slot of a pool whose gateways may share a rate.
 type PacedSlot interface {
-	// Transfer returns what paces the bytes to the client and to the upstream.
-	Transfer() (down, up *pace.Flow)
+	// Pacers returns what paces the bytes to the client and to the upstream.
+	Pacers() (down, up *pace.Pacer)
 }
 
 // transfer is one direction of a request, in which bytes move no faster than its pool
@@ -18,12 +18,16 @@ type transfer struct {
 }
 
 // begin sets the pace. The rate of the request alone is 0 if there is none.
-func (t *transfer) begin(ctx pace.Done, shared *pace.Flow, own int64) {
-	t.ctx, t.shared = ctx, shared
+func (t *transfer) begin(ctx pace.Done, shared *pace.Pacer, own int64) {
+	if t.ctx = ctx; t.shared == nil {
+		t.shared = new(pace.Flow)
+	}
+	t.shared.Begin(shared)
 	if own > 0 {
 		p := new(pace.Pacer)
 		p.Set(1, float64(own))
-		t.own = p.Join()
+		t.own = new(pace.Flow)
+		t.own.Begin(p)
 	}
 }
 

@@ -33,7 +33,7 @@ func (p *pacing) Acquire(ctx context.Context, req admission.Request) (Slot, erro
 	return pacingSlot{s, p}, nil
 }
 
-func (s pacingSlot) Transfer() (down, up *pace.Flow) { return s.of.down.Join(), s.of.up.Join() }
+func (s pacingSlot) Pacers() (down, up *pace.Pacer) { return &s.of.down, &s.of.up }
 
 // newPacing has a gateway's requests paced: so fast that no test waits for it.
 func newPacing() (p *pacing, into func(*Config)) {

@@ -32,8 +32,10 @@ func (v *visit) waited() { v.rec.Wait = time.Since(v.arrived) }
 
 // timing returns what Server-Timing tells of the wait.
 func (v *visit) timing() string {
-	b := append(make([]byte, 0, 40), `kgate;desc="queue";dur=`...)
-	return string(strconv.AppendFloat(b, milliseconds(v.rec.Wait), 'f', -1, 64))
+	us := v.rec.Wait.Microseconds()
+	b := append(make([]byte, 0, 48), `kgate;desc="queue";dur=`...)
+	b = strconv.AppendInt(b, us/1000, 10)
+	return string(append(b, '.', byte('0'+us/100%10), byte('0'+us/10%10), byte('0'+us%10)))
 }
 
 // admitted returns when the visit was admitted.

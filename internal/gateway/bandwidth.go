@@ -58,8 +58,8 @@ func (b *bandwidth) init(valid func() bool, short func()) {
 	}
 }
 
-// transfer begins the two directions in which a request moves bytes.
-func (b *bandwidth) transfer() (down, up *pace.Flow) { return b.down.Join(), b.up.Join() }
+// pacers returns what paces the two directions in which a request moves bytes.
+func (b *bandwidth) pacers() (down, up *pace.Pacer) { return &b.down, &b.up }
 
 // follow makes what the view says hold at once where it is less.
 func (b *bandwidth) follow(spec membership.Pool) { b.parts = b.parts.lower(partsOf(spec)) }

@@ -314,5 +314,5 @@ func (r *Redeemed) Valid() bool {
 	return !r.lost && !r.over && r.pool.now().Before(r.until) && r.pool.entitled(r.pool.self)
 }
 
-// Transfer is that of [Slot].
-func (r *Redeemed) Transfer() (down, up *pace.Flow) { return r.pool.transfer() }
+// Pacers are those of [Slot].
+func (r *Redeemed) Pacers() (down, up *pace.Pacer) { return r.pool.pacers() }

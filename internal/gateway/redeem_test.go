@@ -13,6 +13,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/pace"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/internal/transport"
 )
@@ -554,8 +555,9 @@ func TestRedeemedCarriesItsPartOfTheRate(t *testing.T) {
 		second.Release()
 		time.Sleep(time.Second)
 		shares("it is released", 1, 1)
-		down, up := r.Transfer()
-		up.Stop()
+		var down pace.Flow
+		pacer, _ := r.Pacers()
+		down.Begin(pacer)
 		began := time.Now()
 		for moved := 0; moved < 4*each; {
 			n, err := down.Take(t.Context(), each)

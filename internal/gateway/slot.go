@@ -181,6 +181,6 @@ func (s *Slot) Upstream() string {
 	return s.pool.spec.Upstream(s.grant.Token)
 }
 
-// Transfer begins the two directions in which a request moves bytes. They have to be
+// Pacers returns what paces the two directions in which a request moves bytes. Its flows have to be
 // stopped before the slot is released.
-func (s *Slot) Transfer() (down, up *pace.Flow) { return s.pool.transfer() }
+func (s *Slot) Pacers() (down, up *pace.Pacer) { return s.pool.pacers() }

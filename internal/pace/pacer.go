@@ -90,7 +90,7 @@ func (p *Pacer) Totals() Totals {
 }
 
 // Flow is one direction of one transfer. Take and Return are for one goroutine at a time.
-// A nil Flow has no rate.
+// Nil and its zero value have no rate.
 type Flow struct {
 	pacer *Pacer
 	// finish orders the waiting flows: a flow that has had less comes first.
@@ -106,15 +106,19 @@ type Flow struct {
 	unused bool
 }
 
-// Join adds a transfer. The caller has to Stop it.
-func (p *Pacer) Join() *Flow {
-	p.flows.Add(1)
-	return &Flow{pacer: p}
+// Begin makes f a new transfer of p, which the caller has to Stop. A nil Pacer has no rate.
+func (f *Flow) Begin(p *Pacer) {
+	*f = Flow{pacer: p}
+	if p != nil {
+		p.flows.Add(1)
+	}
 }
+
+func (f *Flow) isFree() bool { return f == nil || f.pacer == nil }
 
 // Rate returns the rate of the pool over all gateways; 0: there is none.
 func (f *Flow) Rate() int64 {
-	if f == nil {
+	if f.isFree() {
 		return 0
 	}
 	return f.pacer.Rate.Load()
@@ -123,7 +127,7 @@ func (f *Flow) Rate() int64 {
 // Stop ends the transfer: its Take fails from now on, also one that waits. Calls after the
 // first do nothing.
 func (f *Flow) Stop() {
-	if f == nil || f.stopped.Swap(true) {
+	if f.isFree() || f.stopped.Swap(true) {
 		return
 	}
 	p := f.pacer
@@ -142,7 +146,7 @@ type Done interface{ Done() <-chan struct{} }
 // Take waits until the transfer may move some of want bytes, and returns how many; want is
 // positive. It fails with errStopped, also when ctx ends.
 func (f *Flow) Take(ctx Done, want int) (int, error) {
-	if f == nil {
+	if f.isFree() {
 		return want, nil
 	}
 	p := f.pacer
@@ -199,7 +203,7 @@ func (f *Flow) unpaced(want int) int {
 
 // Return gives back n bytes that were taken and not moved.
 func (f *Flow) Return(n int) {
-	if f == nil || n <= 0 {
+	if f.isFree() || n <= 0 {
 		return
 	}
 	if !f.paid {

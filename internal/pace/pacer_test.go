@@ -14,6 +14,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func begin(p *Pacer) *Flow {
+	f := new(Flow)
+	f.Begin(p)
+	return f
+}
+
 // draw has a flow take as much as it gets until ctx ends, each time after pause.
 func draw(ctx context.Context, f *Flow, pause time.Duration) *atomic.Int64 {
 	got := new(atomic.Int64)
@@ -46,7 +52,7 @@ func TestRateIsSetMeanwhile(t *testing.T) {
 		var moved atomic.Int64
 		var all sync.WaitGroup
 		for range transfers {
-			f := p.Join()
+			f := begin(&p)
 			defer f.Stop()
 			all.Go(func() {
 				for ctx.Err() == nil {
@@ -79,7 +85,7 @@ func TestRateIsSetMeanwhile(t *testing.T) {
 // TestUnpacedGrows: without a rate, a fast transfer takes more and more at once.
 func TestUnpacedGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := new(Pacer).Join()
+		f := begin(new(Pacer))
 		defer f.Stop()
 		for range 5 {
 			if _, err := f.Take(t.Context(), most); err != nil {
@@ -107,7 +113,7 @@ func TestFair(t *testing.T) {
 		defer cancel()
 		var got []*atomic.Int64
 		for i := range 4 {
-			f := p.Join()
+			f := begin(&p)
 			defer f.Stop()
 			pause := time.Duration(0)
 			if i == 3 {
@@ -139,7 +145,7 @@ func TestLatecomer(t *testing.T) {
 		defer cancel()
 		var got [2]*atomic.Int64
 		for i := range got {
-			f := p.Join()
+			f := begin(&p)
 			defer f.Stop()
 			got[i] = draw(ctx, f, 0)
 			time.Sleep(time.Second)
@@ -159,7 +165,7 @@ func TestSooner(t *testing.T) {
 			var p Pacer
 			p.Set(tokens, 1<<10)
 			ctx, cancel := context.WithCancel(t.Context())
-			f := p.Join()
+			f := begin(&p)
 			got := draw(ctx, f, 0)
 			time.Sleep(310 * time.Millisecond)
 			before := got.Load()
@@ -184,7 +190,7 @@ func TestSmall(t *testing.T) {
 		p := Pacer{OnShort: func() { short.Add(1) }}
 		p.Set(1, 1<<10)
 		ctx, cancel := context.WithCancel(t.Context())
-		f := p.Join()
+		f := begin(&p)
 		got := draw(ctx, f, 0)
 		for range 10 {
 			before := got.Load()
@@ -211,7 +217,7 @@ func TestOrder(t *testing.T) {
 	p.Set(0, 1<<20)
 	order := make(chan int, 3)
 	for i, had := range []float64{3 << 20, 1 << 20, 2 << 20} {
-		f := p.Join()
+		f := begin(&p)
 		defer f.Stop()
 		f.finish = had
 		go func() {
@@ -250,7 +256,7 @@ func TestStop(t *testing.T) {
 		"stop":    func(f *Flow, _ context.CancelFunc) { f.Stop() },
 		"context": func(_ *Flow, cancel context.CancelFunc) { cancel() },
 	} {
-		f := p.Join()
+		f := begin(&p)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -266,7 +272,7 @@ func TestStop(t *testing.T) {
 		f.Stop()
 		cancel()
 	}
-	f := p.Join()
+	f := begin(&p)
 	defer f.Stop()
 	done := make(chan int)
 	go func() {
@@ -298,7 +304,7 @@ func TestValid(t *testing.T) {
 	var valid atomic.Bool
 	p := Pacer{Valid: valid.Load}
 	p.Set(1, 1<<30)
-	f := p.Join()
+	f := begin(&p)
 	defer f.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
@@ -319,7 +325,7 @@ func TestShort(t *testing.T) {
 		p := Pacer{OnShort: func() { told.Add(1) }}
 		p.Set(1, 1<<20)
 		for pause, want := range map[time.Duration]int64{0: 9, 20 * time.Millisecond: 0} {
-			f := p.Join()
+			f := begin(&p)
 			ctx, cancel := context.WithCancel(t.Context())
 			draw(ctx, f, pause)
 			time.Sleep(shortEvery + tick) // from here on it is judged by this transfer alone
@@ -343,7 +349,7 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				f := p.Join()
+				f := begin(&p)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				n, _ := f.Take(ctx, 8<<10)
 				f.Return(n / 2)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,9 @@ type Watcher interface {
 
 // NetConn returns the connection as it was accepted, for package tcpstate.
 func (c *Conn) NetConn() net.Conn { return c.raw }
+
+// Peer returns the client's address, without the zone of IPv6; invalid if it has none.
+func (c *Conn) Peer() netip.Addr { return addrOf(c.RemoteAddr()) }
 
 // IsTLS reports whether the connection is not in the clear.
 func (c *Conn) IsTLS() bool { return c.tls != nil }

@@ -37,12 +37,21 @@ func speakProxy(l net.Listener, from []netip.Prefix, headerTime time.Duration) n
 		return l
 	}
 	return &proxyproto.Listener{Listener: l, ReadHeaderTimeout: headerTime, ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-		addr := ParseAddr(o.Upstream.String())
+		addr := addrOf(o.Upstream)
 		if slices.ContainsFunc(from, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 			return proxyproto.REQUIRE, nil
 		}
 		return proxyproto.SKIP, nil
 	}}
+}
+
+// addrOf returns an address without its port and the zone of IPv6; invalid if it is not TCP's.
+func addrOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
 // ParseAddr returns the address in host:port, without the zone of IPv6; invalid if there is

@@ -95,11 +95,7 @@ func (h *origins) Pop() any {
 // originOf returns the address that a connection comes from. Who has one of IPv6 can choose from
 // a whole /64, which counts as one.
 func originOf(conn net.Conn) netip.Addr {
-	at, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	addr := at.AddrPort().Addr().Unmap().WithZone("")
+	addr := addrOf(conn.RemoteAddr())
 	if addr.Is6() {
 		if p, err := addr.Prefix(64); err == nil {
 			addr = p.Addr()
