@@ -70,8 +70,11 @@ func (b *balancer) pick(tried []*backend) *backend {
 // countLocked counts one more request for u.
 func (b *balancer) countLocked(u *backend) {
 	u.inFlight++
-	if u.unanswered++; u.unanswered == 1 && time.Since(u.gaveUp) > quietGap {
-		u.quiet = time.Now()
+	if u.unanswered++; u.unanswered > 1 {
+		return
+	}
+	if now := time.Now(); now.Sub(u.gaveUp) > quietGap {
+		u.quiet = now
 	}
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"syscall"
@@ -13,13 +14,19 @@ import (
 type Gate struct {
 	conn    net.Conn
 	allowed func() error
-	raw     syscall.RawConn // nil: there is none
-	step    func(fd uintptr) bool
+	raw     syscall.RawConn       // nil: there is none
+	step    func(fd uintptr) bool // send
+	wait    func(fd uintptr) bool // sendAndWait
 
-	mu   sync.Mutex
-	left []byte // of a Write
-	err  error
+	mu     sync.Mutex
+	left   []byte // of a Write
+	err    error
+	silent bool // the other side must not have said anything before the next byte is sent
+	waits  bool // sendAndWait has begun
 }
+
+// ErrSpoke is returned by a Write in place of sending anything, see [Gate.Begin].
+var ErrSpoke = errors.New("relay: the other side has spoken first, or has closed the connection")
 
 // NewGate returns a Gate for conn. Allowed must not close conn.
 func NewGate(conn net.Conn, allowed func() error) *Gate {
@@ -28,7 +35,7 @@ func NewGate(conn net.Conn, allowed func() error) *Gate {
 	case *net.TCPConn, *net.UnixConn: // others may do more than a system call
 		if gatesCalls {
 			g.raw, _ = conn.(syscall.Conn).SyscallConn()
-			g.step = g.send // made once, and not by each Write
+			g.step, g.wait = g.send, g.sendAndWait // made once, and not by each Write
 		}
 	}
 	return g
@@ -45,8 +52,36 @@ func (g *Gate) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.left, g.err = p, nil
-	err := g.raw.Write(g.step)
-	n := len(p) - len(g.left)
+	return g.finish(p)
+}
+
+// Begin makes the next Write fail with [ErrSpoke] if there is anything to be read then, or the
+// connection is closed: the other side is to wait until it is spoken to. What could be read is lost.
+func (g *Gate) Begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.silent = true
+}
+
+// Ask is a Write of something that has an answer. If all is sent it waits until there is something to
+// read, or a deadline has passed: a Read that comes too early costs a system call.
+func (g *Gate) Ask(p []byte) (int, error) {
+	if g.raw == nil {
+		return g.Write(p)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left, g.err, g.waits = p, nil, false
+	_ = g.raw.Read(g.wait) // its error is that of the next Read, too
+	return g.finish(p)
+}
+
+// finish writes what is left of p, and ends the Write.
+func (g *Gate) finish(p []byte) (n int, err error) {
+	if len(g.left) > 0 && g.err == nil {
+		err = g.raw.Write(g.step)
+	}
+	n = len(p) - len(g.left)
 	g.left = nil
 	if err == nil {
 		err = g.err

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // TestCheckWithinWrite: a write that waits for room when the right ends sends nothing more, neither
@@ -89,4 +92,72 @@ func queued(t *testing.T, c *net.TCPConn, queue uint) (bytes int64) {
 		t.Fatal(controlErr, err)
 	}
 	return bytes
+}
+
+// TestAsk: an Ask returns when there is something to read, and nobody waits for ever: not behind a
+// deadline, nor when the connection is closed, nor when not all can be sent at once.
+func TestAsk(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		size  int
+		after func(near, far *net.TCPConn)
+		want  error // of the next Read
+	}{
+		{"an answer", 1, func(_, far *net.TCPConn) { _, _ = far.Write([]byte("x")) }, nil},
+		{"an answer to much", 8 << 20, func(_, far *net.TCPConn) {
+			_, _ = io.CopyN(io.Discard, far, 8<<20-1)
+			_, _ = far.Write([]byte("x"))
+		}, nil},
+		{"an end", 1, func(_, far *net.TCPConn) { _ = far.CloseWrite() }, io.EOF},
+		{"a deadline", 1, func(near, _ *net.TCPConn) { _ = near.SetReadDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
+		{"closed here", 1, func(near, _ *net.TCPConn) { _ = near.Close() }, net.ErrClosed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			near, far := connect(t)
+			g := NewGate(near, func() error { return nil })
+			var early atomic.Bool
+			early.Store(true)
+			go func() {
+				_, _ = far.Read(make([]byte, 1))
+				time.Sleep(10 * time.Millisecond)
+				early.Store(false)
+				c.after(near, far)
+			}()
+			if n, err := g.Ask(make([]byte, c.size)); n != c.size || err != nil || early.Load() {
+				t.Errorf("%d bytes, %v; too early: %v", n, err, early.Load())
+			}
+			if _, err := near.Read(make([]byte, 1)); !errors.Is(err, c.want) {
+				t.Errorf("then a Read fails with %v", err)
+			}
+		})
+	}
+}
+
+// TestSpokeFirst: after Begin nothing is sent to a side that has spoken first, or has closed the
+// connection.
+func TestSpokeFirst(t *testing.T) {
+	for name, do := range map[string]func(far *net.TCPConn){
+		"a byte": func(far *net.TCPConn) { _, _ = far.Write([]byte("x")) },
+		"an end": func(far *net.TCPConn) { _ = far.CloseWrite() },
+	} {
+		for how, write := range map[string]func(*Gate, []byte) (int, error){"Write": (*Gate).Write, "Ask": (*Gate).Ask} {
+			near, far := connect(t)
+			g := NewGate(near, func() error { return nil })
+			g.Begin()
+			if n, err := g.Write([]byte("a")); n != 1 || err != nil {
+				t.Errorf("to who is silent: %d, %v", n, err)
+			}
+			g.Begin()
+			for do(far); !tcpstate.HasEnded(near) && !tcpstate.HasUnread(near); {
+				time.Sleep(time.Millisecond)
+			}
+			if n, err := write(g, []byte("b")); n != 0 || !errors.Is(err, ErrSpoke) {
+				t.Errorf("%s, %s: %d, %v", name, how, n, err)
+			}
+			_ = near.Close()
+			if got, _ := io.ReadAll(far); string(got) != "a" {
+				t.Errorf("%s, %s: %q was sent", name, how, got)
+			}
+		}
+	}
 }

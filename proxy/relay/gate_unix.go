@@ -12,6 +12,12 @@ const gatesCalls = true
 
 // send writes what is left, as far as the socket has room, and reports whether that is all.
 func (g *Gate) send(fd uintptr) bool {
+	if g.silent {
+		if g.silent = false; !isSilent(fd) {
+			g.err = ErrSpoke
+			return true
+		}
+	}
 	for len(g.left) > 0 {
 		if g.err = g.allowed(); g.err != nil {
 			return true
@@ -29,4 +35,24 @@ func (g *Gate) send(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// sendAndWait is send, for a wait for something to read: that has come, or the wait makes no sense, if it
+// reports true.
+func (g *Gate) sendAndWait(fd uintptr) bool {
+	if g.waits {
+		return true
+	}
+	g.waits = true
+	return !g.send(fd) || g.err != nil
+}
+
+// isSilent reports whether there is nothing to read yet, not even an end.
+func isSilent(fd uintptr) bool {
+	var b [1]byte
+	for {
+		if _, err := syscall.Read(int(fd), b[:]); err != syscall.EINTR {
+			return err == syscall.EAGAIN
+		}
+	}
 }

@@ -142,16 +142,20 @@ type exchanger interface {
 // connection's standing.
 func (c *Client) try(req *Request, caller Caller, fresh bool) (*Response, error) {
 	upgrade := c.cfg.Scheme == "https" && req.Fields.Has(http1.Upgrade)
-	over, reused, err := c.choose(req.Context(), upgrade, fresh)
-	if err != nil {
-		return nil, err
+	for {
+		over, reused, err := c.choose(req.Context(), upgrade, fresh)
+		if err != nil {
+			return nil, err
+		}
+		if err := caller.Check(); err != nil {
+			over.unused()
+			return nil, err
+		}
+		caller.Connected(over.own(), reused)
+		if res, err := over.roundTrip(req, caller); err != errStale { // as roundTrip returns it
+			return res, err
+		}
 	}
-	if err := caller.Check(); err != nil {
-		over.unused()
-		return nil, err
-	}
-	caller.Connected(over.own(), reused)
-	return over.roundTrip(req, caller)
 }
 
 // deadError is returned when the server has ended a kept connection before it answered

@@ -21,8 +21,8 @@
 // (upload.go), so that an early answer is seen at once. Package http1 reads the
 // answer: what two readers could read in two ways is refused.
 //
-// A kept connection is looked at before it is used: one that the server has
-// closed, or on which it has said something unasked, is dropped. A server may
+// A kept connection is read from right before a request is written to it: one that the
+// server has closed, or on which it has said something unasked, is dropped. A server may
 // still close it at the same moment. Then a GET, HEAD, OPTIONS or TRACE without a
 // body is sent once more, over a new connection (RFC 9110, section 9.2.2); every
 // other request fails, since the server may have acted on it. So does one whose time

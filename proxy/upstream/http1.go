@@ -14,6 +14,7 @@ import (
 
 	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/http1/adapt"
+	"github.com/kgate/kgate/proxy/relay"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -26,6 +27,9 @@ var trailerLimits = http1.Limits{Bytes: 16 << 10, Fields: maxFields}
 // maxKeptHeader is the largest buffer for a request's header that a connection
 // keeps.
 const maxKeptHeader = 16 << 10
+
+// errStale is returned for a kept connection that cannot be used. Nothing was sent.
+var errStale = errors.New("the server has spoken first, or has closed the connection")
 
 var errUnasked = errors.New("an answer came before the server had the request")
 
@@ -74,9 +78,11 @@ func (h *http1Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stale reports whether a kept connection is no longer usable: the server has
-// closed it, or sent something unasked.
-func (h *http1Conn) stale() bool { return h.in.Len() > 0 || h.probe.readable() }
+// isStale reports whether a kept connection is known to be no longer usable: the server has closed
+// it, or has sent something unasked. The request that uses one finds out in any case.
+func (h *http1Conn) isStale() bool {
+	return h.in.Len() > 0 || tcpstate.HasEnded(h.raw.Conn) || tcpstate.HasUnread(h.raw.Conn)
+}
 
 // hasMore reports whether TLS has read more of the server than was asked for. Below TLS that
 // does not show.
@@ -121,7 +127,15 @@ func (h *http1Conn) roundTrip(req *Request, caller Caller) (*Response, error) {
 	h.raw.sender, _ = caller.(Bounded)
 	h.sent, h.began, h.unasked, h.upload, h.before = false, false, false, nil, h.raw.sent
 	h.attach(req.Context())
+	if h.reused {
+		h.raw.writes.Begin()
+	}
 	res, err := h.exchange(req, caller)
+	if errors.Is(err, relay.ErrSpoke) {
+		h.detach()
+		_ = h.raw.Close()
+		return nil, errStale
+	}
 	if err != nil {
 		reused, unseen := h.reused && !h.began, h.isUnseen(err)
 		err = h.fail(req, caller, err)
@@ -182,7 +196,7 @@ func (h *http1Conn) detach() bool {
 
 // exchange writes the request and reads the answer's header.
 func (h *http1Conn) exchange(req *Request, caller Caller) (*Response, error) {
-	n, err := h.stream.Write(h.out)
+	n, err := h.send(req)
 	h.sent = err == nil || n > 0 || h.stream != net.Conn(h.raw) // TLS does not say how much went out
 	if cap(h.out) > maxKeptHeader {
 		h.out = nil
@@ -193,8 +207,6 @@ func (h *http1Conn) exchange(req *Request, caller Caller) (*Response, error) {
 	if hasBody(req) {
 		h.upload = newUpload(h, req, caller)
 		go h.upload.run()
-	} else {
-		h.header.begin()
 	}
 	for {
 		if err := h.readHead(); err != nil {
@@ -228,6 +240,18 @@ func (h *http1Conn) exchange(req *Request, caller Caller) (*Response, error) {
 			return newAnswer(h, req, caller, framing), nil
 		}
 	}
+}
+
+// send writes the request's header, which is all of one without a body.
+func (h *http1Conn) send(req *Request) (int, error) {
+	if hasBody(req) {
+		return h.stream.Write(h.out)
+	}
+	h.header.begin()
+	if h.stream != net.Conn(h.raw) {
+		return h.stream.Write(h.out)
+	}
+	return h.raw.ask(h.out)
 }
 
 // badAnswer says by which rule an answer was refused.

@@ -175,26 +175,46 @@ func TestGoodbyeUnread(t *testing.T) {
 // TestStale: a kept connection that the server has closed, or on which it has said
 // more, is noticed before it is used: also by requests that could not be sent again.
 func TestStale(t *testing.T) {
-	for name, last := range map[string]string{"closed": "", "said more": "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"} {
-		t.Run(name, func(t *testing.T) {
+	secure := httptest.NewTLSServer(nil) // for its certificate
+	defer secure.Close()
+	for _, tt := range []struct{ name, scheme, method, last string }{
+		{"closed", "http", "POST", ""},
+		{"closed", "https", "POST", ""},
+		{"said more", "http", "POST", evil},
+		{"said more", "http", "GET", evil},
+		{"said more", "https", "GET", evil},
+	} {
+		t.Run(tt.name+" "+tt.scheme+" "+tt.method, func(t *testing.T) {
 			next := make(chan struct{})
 			ended := make(chan struct{}, 1)
 			s := serve(t, func(c net.Conn, br *bufio.Reader) {
+				if tt.scheme == "https" {
+					c = tls.Server(c, secure.TLS)
+					br = bufio.NewReader(c)
+				}
 				if req, err := http.ReadRequest(br); err == nil {
 					_, _ = io.Copy(io.Discard, req.Body) // an answer before its end would end the connection
 				}
 				_, _ = io.WriteString(c, short)
 				<-next
-				_, _ = io.WriteString(c, last)
-				if last == "" {
+				_, _ = io.WriteString(c, tt.last)
+				if tt.last == "" {
 					_ = c.Close()
 				}
 				ended <- struct{}{}
 				_, _ = br.ReadByte()
 			})
-			c := newClient(t, s.addr)
+			c := newClient(t, s.addr, func(cfg *Config) {
+				cfg.Scheme = tt.scheme
+				cfg.TLS = secure.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+				cfg.TLS.NextProtos = []string{"http/1.1"}
+			})
 			for i := range 2 {
-				if b, err := get(t, c, request(t, "POST", strings.NewReader("x"))); err != nil || b != "ok" {
+				var body io.Reader
+				if tt.method == "POST" {
+					body = strings.NewReader("x")
+				}
+				if b, err := get(t, c, request(t, tt.method, body)); err != nil || b != "ok" {
 					t.Fatalf("request %d: %q, %v", i, b, err)
 				}
 				next <- struct{}{}
@@ -213,7 +233,7 @@ func awaitStale(t *testing.T, c *Client) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		c.mu.Lock()
-		stale := len(c.idle) == 1 && c.idle[0].stale()
+		stale := len(c.idle) == 1 && c.idle[0].isStale()
 		c.mu.Unlock()
 		if stale {
 			return

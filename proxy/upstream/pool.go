@@ -87,7 +87,7 @@ func (c *Client) kept(upgrade bool) exchanger {
 		c.idle[last] = nil
 		c.idle = c.idle[:last]
 		c.mu.Unlock()
-		if !h.stale() && !c.expired(h) {
+		if !c.expired(h) {
 			h.reused = true
 			return h
 		}
@@ -143,7 +143,7 @@ func (c *Client) sweep() {
 	c.mu.Lock()
 	var drop []*http1Conn
 	c.idle = slices.DeleteFunc(c.idle, func(h *http1Conn) bool {
-		if c.expired(h) || h.stale() {
+		if c.expired(h) || h.isStale() {
 			drop = append(drop, h)
 			return true
 		}

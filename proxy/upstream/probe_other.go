@@ -1,13 +1,13 @@
-//go:build !unix
+//go:build !linux
 
 package upstream
 
 import "net"
 
-// probe would look at a connection without reading from it. On this
-// system the request that uses a connection finds out that the server has closed it.
+// probe would look at a connection.
 type probe struct{}
 
 func (*probe) of(net.Conn) {}
 
-func (*probe) readable() bool { return false }
+// waits would report whether some of what was written may not have reached the server's system.
+func (*probe) waits() bool { return false }
