@@ -155,7 +155,7 @@ func TestAnswerBeforeArrival(t *testing.T) {
 	if got, err := get(t, client, post); err != nil || got != "ok" || client.Open() != 1 {
 		t.Fatalf("%q, %v, %d connections", got, err, client.Open())
 	}
-	caller := &connectedCaller{connected: func() { sent <- struct{}{} }}
+	caller := &sendingCaller{sends: func() { sent <- struct{}{} }}
 	res, err := client.RoundTrip(request(t, "GET", nil), caller)
 	if err == nil {
 		b, _ := io.ReadAll(res.Body)
@@ -167,13 +167,13 @@ func TestAnswerBeforeArrival(t *testing.T) {
 	}
 }
 
-// connectedCaller is told when its request has a connection.
-type connectedCaller struct {
+// sendingCaller is told right before its request is sent.
+type sendingCaller struct {
 	plain
-	connected func()
+	sends func()
 }
 
-func (c *connectedCaller) Connected(conn net.Conn, reused bool) {
-	c.plain.Connected(conn, reused)
-	c.connected()
+func (c *sendingCaller) MaySend() bool {
+	c.sends()
+	return true
 }
