@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -136,7 +137,29 @@ func (d *decoder) mapping(key string, node ast.Node, v reflect.Value) {
 		d.fail(node, key, "is "+describe(node)+", where keys belong", "write one of these keys with a colon and a value: "+list(keysOf(v.Type())))
 		return
 	}
-	d.entries(key, m, v, map[string]place{})
+	seen := map[string]place{}
+	d.entries(key, m, v, seen)
+	d.misspelt(key, m, v, seen)
+}
+
+// misspelt reads the values of unknown keys as those of the keys that were meant, so that their
+// errors are found, too.
+func (d *decoder) misspelt(key string, m *ast.MappingNode, v reflect.Value, seen map[string]place) {
+	known := keysOf(v.Type())
+	for _, entry := range m.Values {
+		name, ok := entry.Key.(*ast.StringNode)
+		if !ok || slices.Contains(known, name.Value) || len(schemaPaths(name.Value)) > 0 {
+			continue
+		}
+		near := Nearest(name.Value, known)
+		_, isGone := whyGone(key, name.Value)
+		if _, given := seen[near]; near == "" || given || isGone {
+			continue
+		}
+		seen[near] = place{}
+		field, _ := fieldOf(v, near)
+		d.value(joinKey(key, near), entry.Value, field)
+	}
 }
 
 // entries decodes what m says itself, and then what it merges in. That fills
@@ -250,16 +273,16 @@ var gone = map[string][2]string{
 var numbers = regexp.MustCompile(`\[\d+\]`)
 
 func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
-	if why := gone[numbers.ReplaceAllString(joinKey(key, name), "[]")]; why[0] != "" {
+	if why, ok := whyGone(key, name); ok {
 		d.fail(at, joinKey(key, name), "is gone: "+why[0], why[1])
 		return
 	}
-	known := keysOf(t)
-	d.fail(at, joinKey(key, clip(name)), "unknown key", unknownKeyHint(name, known))
-	// The key that was meant is not missing, it is misspelt: one error will do.
-	if near := Nearest(name, known); near != "" {
-		d.src.fail(joinKey(key, near))
-	}
+	d.fail(at, joinKey(key, clip(name)), "unknown key", unknownKeyHint(name, keysOf(t)))
+}
+
+func whyGone(key, name string) (why [2]string, ok bool) {
+	why, ok = gone[numbers.ReplaceAllString(joinKey(key, name), "[]")]
+	return why, ok
 }
 
 // scalar decodes one value that holds no others.
