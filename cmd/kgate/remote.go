@@ -204,10 +204,16 @@ func (r *remote) ask(ctx context.Context, target *url.URL, method string, body a
 		return nil, &url.Error{Op: method, URL: target.String(), Err: err}
 	}
 	data = unprintable.ReplaceAll(data, []byte(`\ufffd`))
-	if resp.StatusCode/100 != 2 {
+	switch {
+	case resp.StatusCode/100 == 2:
+		return data, nil
+	case resp.StatusCode == http.StatusUnauthorized && r.token == "":
+		return nil, fmt.Errorf("%s: changes need the admin token: give its file with --admin-token-file or KGATE_ADMIN_TOKEN_FILE", socket.Name(target))
+	case resp.StatusCode == http.StatusUnauthorized:
+		return nil, fmt.Errorf("%s: this gateway has another admin token: see its node.admin_token_file", socket.Name(target))
+	default:
 		return nil, refusal(socket.Name(target), resp, data)
 	}
-	return data, nil
 }
 
 // unprintable is what would tell a terminal to do something, as it is in JSON: other gateways

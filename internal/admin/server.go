@@ -29,7 +29,7 @@ type Config struct {
 	Tickets Tickets
 	// Client returns the key of a client that the holder of a ticket names; nil: none may be named.
 	Client func(pool, name string) string
-	// Tokens returns the accepted tokens. A change from another machine needs one of them.
+	// Tokens returns the accepted tokens. A change needs one of them, except over a guarded socket.
 	// Tokens is called for each change. Nil or empty: no other machine can change anything.
 	Tokens func() []string
 	// Profiles serves /debug/pprof/, for this machine alone; nil: there are none. The caller
