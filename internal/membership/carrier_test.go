@@ -21,7 +21,7 @@ func TestSpeaksForItself(t *testing.T) {
 	say := func(name string, id uint64, what string) {
 		c.take(name, 0, append(binary.BigEndian.AppendUint64(nil, id), what...))
 	}
-	const knocks = `{"knocks":"x"}`
+	const knocks = `{"knocks":{"name":"x"}}`
 	expect := func(what string, want int) {
 		t.Helper()
 		if len(events) != want {

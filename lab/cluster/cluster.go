@@ -166,7 +166,8 @@ func (a app) Left(h *hosts.Host) {
 	p := a.processes[h.Index]
 	p.tracef("has left")
 	m, in := a.View().Named(h.Name)
-	h.Left = p.gateway.Node() != 0 && (!in || m.Boot != h.Boot) && len(a.View().Members) > 0 // else people start it again
+	stays := slices.ContainsFunc(a.View().Members, func(m views.Member) bool { return a.Host(hostOf(m.Name)).Core != nil })
+	h.Left = p.gateway.Node() != 0 && (!in || m.Boot != h.Boot) && stays // else people start it again: it may have the only vote
 	h.Kill()
 }
 

@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -30,5 +31,32 @@ func TestLeaderOpensNone(t *testing.T) {
 	}
 	if _, err := Run(s, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// When the faults have ended nothing follows from them: a leader that is to be killed later lives.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	s := &Scenario{Mode: Liveness, Hosts: 5, Members: 5, K: 1, Base: time.Millisecond, End: 4 * time.Second}
+	for host := range 2 { // one of them does not lead
+		s.Ops = append(s.Ops, Op{At: s.End - time.Millisecond, Kind: OpDepose, Host: host, Hold: time.Second, K: 1})
+	}
+	var trace strings.Builder
+	if _, err := Run(s, &trace); err != nil || strings.Contains(trace.String(), "is killed") {
+		t.Errorf("%v, killed: %t", err, strings.Contains(trace.String(), "is killed"))
+	}
+}
+
+// Of two gateways one is lost, and the other one, which has the only vote, leaves then. It is started again.
+func TestLastOneLeaves(t *testing.T) {
+	for leaves := range 2 {
+		s := &Scenario{Mode: Liveness, Hosts: 2, Members: 2, K: 1, Base: time.Millisecond, End: 6 * time.Second}
+		s.Ops = []Op{
+			{At: 2 * time.Second, Kind: OpRequest, Host: leaves, Hold: time.Second},
+			{At: 2100 * time.Millisecond, Kind: OpLeave, Host: leaves},
+			{At: 2200 * time.Millisecond, Kind: OpKill, Host: 1 - leaves},
+		}
+		if _, err := Run(s, nil); err != nil {
+			t.Error(err)
+		}
 	}
 }

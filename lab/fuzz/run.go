@@ -253,14 +253,17 @@ func (p *play) starving() error {
 	return nil
 }
 
-// due lets an operation happen, or wait for its message.
+// due lets an operation happen, or wait for its message. When the faults have ended nothing happens, nor what
+// follows from an operation before: what is broken stays so until all is healed.
 func (p *play) due(i uint64) {
+	if p.Now() > p.End {
+		return
+	}
 	if past := int(i) - len(p.Ops); past >= 0 {
 		p.follows(past/p.Hosts, past%p.Hosts)
 		return
 	}
 	switch o := p.Ops[i]; {
-	case o.At > p.End: // all is healed by then
 	case o.On != "":
 		p.armed = append(p.armed, o)
 	default:

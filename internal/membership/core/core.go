@@ -224,7 +224,7 @@ func (c *Core) receive(e Received) {
 		c.receiveRenewal(from, m.Renew)
 	case m.Grant != nil:
 		c.granted(m.Grant)
-	case m.Knocks != "":
+	case m.Knocks != nil:
 		c.knocked(m.Knocks)
 	case m.Ask != nil:
 		c.receiveCommand(from, m.Ask)

@@ -309,6 +309,25 @@ func TestLeasesOfTheLeaderBefore(t *testing.T) {
 	}
 }
 
+// A former leader that reaches a member, and not the new leader, says when its lease is over. What it had comes back
+// then, not when the new leader would count it as over.
+func TestGivesBackThroughAnother(t *testing.T) {
+	for seed := range uint64(10) {
+		w := started(t, seed, 5, time.Second)
+		l := w.Leader()
+		node := l.Standing.Node
+		for _, h := range w.hosts {
+			if h != l && h != w.hosts[0] {
+				apart(l, h, w.Cut)
+			}
+		}
+		w.until(w.lease*13/10, func() bool {
+			lost, known := w.View().LostMember(node)
+			return known && !lost.Leased || l == w.hosts[0] || w.Leader() == w.hosts[0]
+		})
+	}
+}
+
 // While the lead passes from one to the next nobody loses a lease.
 func TestLeaderChanges(t *testing.T) {
 	w := started(t, 1, 3, time.Second)

@@ -16,7 +16,7 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 		if from != c.id {
 			c.sayHello(from) // it has the leader's name
 			if leads := c.peers.conns[c.lead]; leads != nil && !slices.Contains(j.Reaches, leads.name) {
-				c.send(c.lead, Message{Knocks: j.Join.Name})
+				c.send(c.lead, Message{Knocks: &j.Join})
 			}
 		}
 		return
@@ -54,8 +54,7 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 	c.addLearner(from, join)
 }
 
-// mayJoin reports that a gateway may come in, as the rules see it. If not, what its incarnation
-// before had comes back all the same, if it says that nothing of it is in flight.
+// mayJoin reports that a gateway may come in, as the rules see it.
 func (c *Core) mayJoin(join *views.Join, reaches []string) bool {
 	l := c.l
 	if !l.rules.Waits(join.Name, c.now) {
@@ -72,11 +71,28 @@ func (c *Core) mayJoin(join *views.Join, reaches []string) bool {
 		}
 		c.keptOut(join.Name, obstacle)
 	}
+	c.giveBack(join)
+	return false
+}
+
+// knocked takes in, as the leader, that a gateway would come in if another one led.
+func (c *Core) knocked(join *views.Join) {
+	if c.l == nil || c.l.grantor == nil || join.Check() != nil {
+		return
+	}
+	if _, seen := c.peers.seen(join.Name); seen {
+		c.l.knocked[join.Name] = c.now
+	}
+	c.giveBack(join)
+}
+
+// giveBack gives back what the incarnation had that a gateway was before: it says itself that nothing of
+// it is in flight.
+func (c *Core) giveBack(join *views.Join) {
 	lost, known := c.machine.View().LostMember(join.Voided)
-	if known && lost.Leased && lost.Name == join.Name && len(l.proposed) == 0 {
+	if known && lost.Leased && lost.Name == join.Name && len(c.l.proposed) == 0 {
 		c.decree(views.Command{Expire: &views.Expire{Nodes: []kmutex.Node{join.Voided}}})
 	}
-	return false
 }
 
 func (c *Core) changeConf(cc *pb.ConfChangeV2) {

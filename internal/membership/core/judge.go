@@ -29,13 +29,6 @@ func (c *Core) observe() leader.Observation {
 	return s
 }
 
-// knocked notes, as the leader, that a gateway would come in if another one led.
-func (c *Core) knocked(name string) {
-	if _, seen := c.peers.seen(name); c.l != nil && seen {
-		c.l.knocked[name] = c.now
-	}
-}
-
 // outsiders returns the gateways that reach a member and not this leader.
 func (c *Core) outsiders() []string {
 	var names []string

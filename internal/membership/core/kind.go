@@ -19,7 +19,7 @@ func (m Message) Kind() string {
 		return "renew"
 	case m.Grant != nil:
 		return "grant"
-	case m.Knocks != "":
+	case m.Knocks != nil:
 		return "knocks"
 	case m.Refusal != nil:
 		return "refusal"

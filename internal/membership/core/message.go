@@ -24,9 +24,9 @@ type Message struct {
 	Ask   *Command `json:"ask,omitempty"`
 	// Refusal answers an Ask.
 	Refusal *Refusal `json:"refusal,omitempty"`
-	// Knocks is the name of a gateway that asks the sender to be let in, and has no connection
-	// to the leader.
-	Knocks string `json:"knocks,omitempty"`
+	// Knocks is what a gateway says that asks the sender to be let in, and has no connection to the
+	// leader.
+	Knocks *views.Join `json:"knocks,omitempty"`
 
 	// raft is raft's own. It is never changed, so that many may have it.
 	raft *pb.Message
@@ -157,7 +157,7 @@ func DecodeMessage(data []byte) (Message, error) {
 
 func (m Message) fields() int {
 	n := 0
-	for _, set := range []bool{m.Hello != nil, m.Join != nil, m.Renew != nil, m.Grant != nil, m.Ask != nil, m.Refusal != nil, m.Knocks != ""} {
+	for _, set := range []bool{m.Hello != nil, m.Join != nil, m.Renew != nil, m.Grant != nil, m.Ask != nil, m.Refusal != nil, m.Knocks != nil} {
 		if set {
 			n++
 		}

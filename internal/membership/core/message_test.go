@@ -18,7 +18,7 @@ func messages() []Message {
 		{Grant: &Grant{Renewal: lease.Renewal{Node: 7, Tag: 3}, Applied: views.Checkpoint{Index: 9, Digest: []byte{1}}}},
 		{Ask: &Command{Data: []byte("x"), Proof: []byte("y")}},
 		{Refusal: &Refusal{Tag: 7, Why: "no"}},
-		{Knocks: "a"},
+		{Knocks: &views.Join{Name: "a", Boot: "x", PeerAddr: "a:1", Server: "7"}},
 		{raft: &pb.Message{Type: pb.MsgApp.Enum(), From: new(uint64(7)), To: new(uint64(8)), Term: new(uint64(2)), Index: new(uint64(1)), LogTerm: new(uint64(1))}},
 	}
 }
@@ -33,7 +33,7 @@ func FuzzDecodeMessage(f *testing.F) {
 		f.Add(data)
 	}
 	f.Add([]byte(`{}`))
-	f.Add([]byte(`{"knocks":"a","ask":{}}`))
+	f.Add([]byte(`{"knocks":{"name":"a"},"ask":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := DecodeMessage(data)
 		if err != nil {
