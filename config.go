@@ -145,7 +145,7 @@ func (p *Pool) node() node.Pool {
 		if out.Limits.Weights == nil {
 			out.Limits.Weights = make(map[string]float64)
 		}
-		out.Limits.Weights[name], out.Limits.Weights[out.ClientKey(name)] = weight, weight
+		out.Limits.Weights[out.ClientKey(name)] = weight
 	}
 	if p.EarlyBinding {
 		out.Binding = admission.BindingEarly

@@ -132,7 +132,7 @@ func (n *Node) acquire(ctx context.Context, pool string, by *asked, longest time
 	}
 	o := new(owned)
 	var req admission.Request // a literal would be on the stack twice
-	req.Pool, req.Client, req.Wait, req.Holder, req.Span = pool, by.client, longest, o, spanIn(ctx)
+	req.Pool, req.Client, req.Wait, req.Holder, req.Span = pool, n.node.ClientKey(pool, by.client), longest, o, spanIn(ctx)
 	if by.note != "" {
 		req.Info = &admission.RequestInfo{Note: by.note}
 	}

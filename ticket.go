@@ -64,7 +64,7 @@ func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration
 	by := askedBy(options)
 	var got admission.Ticket
 	request := func() (err error) {
-		got, err = n.node.Tickets().RequestTicket(ctx, admission.Request{Pool: pool, Client: by.client, Counted: by.client != ""}, ttl, by.note)
+		got, err = n.node.Tickets().RequestTicket(ctx, admission.Request{Pool: pool, Client: n.node.ClientKey(pool, by.client), Counted: by.client != ""}, ttl, by.note)
 		return n.ticketError(pool, err)
 	}
 	err := request()

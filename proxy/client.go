@@ -41,7 +41,7 @@ func (p *Pool) ClientKey(name string) string {
 	}
 	if strings.EqualFold(p.ClientHeader, "Authorization") { // "bearer  x" is "Bearer x" (RFC 9110, section 11.4)
 		scheme, rest, _ := strings.Cut(name, " ")
-		name = strings.ToLower(scheme) + " " + strings.TrimLeft(rest, " ")
+		name = strings.TrimRight(strings.ToLower(scheme)+" "+strings.TrimLeft(rest, " "), " ")
 	}
 	return digest(name)
 }

@@ -80,6 +80,7 @@ func TestClientKeyOfAName(t *testing.T) {
 		{byLogin, "Bearer gold", byLogin.ClientKey("bEARER  gold")},
 		{byLogin, "Bearer gold", digest("bearer gold")},
 		{byLogin, "Bearer Gold", digest("bearer Gold")},
+		{byLogin, "Gold-Key", digest("gold-key")},
 		{byHeader, "Two words", digest("Two words")},
 	} {
 		if got := tt.pool.ClientKey(tt.name); got != tt.want {

@@ -100,6 +100,16 @@ type PoolState struct {
 	OldestHold time.Duration
 	// Upstreams of the pool, by URL.
 	Upstreams map[string]UpstreamState
+	// Sharing tells of the clients in the order fair; nil: it is another order.
+	Sharing *SharingState
+}
+
+// SharingState is who shares a pool's slots at this gateway.
+type SharingState struct {
+	// Clients that wait or hold slots.
+	Clients int
+	// MostSlots is the mean number of slots, of late, of the client that has had most.
+	MostSlots float64
 }
 
 // UpstreamState is the state of an upstream as this gateway sees it.
@@ -155,6 +165,8 @@ var (
 	slotsAtDesc    = desc("kgate_upstream_slots_in_use", "Slots in use at this gateway that are for the upstream, those of tickets included, where it has a k of its own.", "pool", "upstream")
 	quietDesc      = desc("kgate_upstream_quiet_seconds", "How long the upstream has begun no answer while requests of this gateway wait for one; 0: none waits.", "pool", "upstream")
 	answeredDesc   = desc("kgate_upstream_answered_timestamp_seconds", "When the upstream began its last answer to a request of this gateway. Not there before the first.", "pool", "upstream")
+	sharingDesc    = desc("kgate_clients", "Clients that wait or hold slots at this gateway, in the order fair.", "pool")
+	mostDesc       = desc("kgate_client_most_slots", "Mean number of slots that the client with most has had at this gateway in about the last half minute, in the order fair.", "pool")
 	healthyDesc    = desc("kgate_upstream_healthy", "1 if this gateway considers the upstream healthy, else 0.", "pool", "upstream")
 	windowMax      = desc("kgate_window_longest_wait_seconds", "Longest wait of the requests admitted in the last 60 seconds.", "pool")
 	windowSum      = desc("kgate_window_wait_seconds", "Sum of the waits of the requests admitted in the last 60 seconds.", "pool")
@@ -263,6 +275,10 @@ func (m *Metrics) mirrorPool(send Send, p *PoolState) {
 			counter(shareDesc, r.Share, direction)
 			counter(movedDesc, float64(r.Moved), direction)
 		}
+	}
+	if p.Sharing != nil {
+		gauge(sharingDesc, float64(p.Sharing.Clients))
+		gauge(mostDesc, p.Sharing.MostSlots)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
 		u := p.Upstreams[name]

@@ -146,6 +146,7 @@ func (v *statusView) pool(p *admin.Pool, line admin.Line) {
 		v.say("%s\n", a)
 	}
 	v.upstreams(f)
+	v.shares(p)
 	v.parts(f)
 	v.line(line)
 }
@@ -157,6 +158,18 @@ func (v *statusView) upstreams(f *admin.PoolFleet) {
 	t := table{head: upstreamHead, right: []int{2, 3, 4, 5}, names: []int{0}}
 	for _, u := range f.Upstreams {
 		t.add(upstreamCells(v.screen, u)...)
+	}
+	v.out.WriteString(t.text(v.screen))
+}
+
+// shares shows what the clients have that have had most, in the order fair.
+func (v *statusView) shares(p *admin.Pool) {
+	if len(p.Fleet.Shares) == 0 {
+		return
+	}
+	t := table{head: []string{"CLIENT", "SHARE", "IN USE", "WAITING", "MEAN WAIT", "OLDEST"}, right: []int{1, 2, 3, 4, 5}, names: []int{0}}
+	for _, s := range p.Fleet.Shares {
+		t.add(s.Client, s.Of(p.K), fmt.Sprint(s.InUse), fmt.Sprint(s.Waiting), orDash(s.MeanWait()), orDash(s.Oldest()))
 	}
 	v.out.WriteString(t.text(v.screen))
 }

@@ -28,6 +28,10 @@ func example() Status {
 		Pools: []Pool{{
 			Name: "downloads", K: 8, Binding: "late", Epoch: 4, Home: "gw-2", InFlight: 5, Waiting: 12, OldestSeconds: 3.5,
 			FreeTokensHere: 1, Withheld: 1, AccessWindow: AccessWindow{MeanMillis: 12.5, MaxMillis: 2340, Count: 1234},
+			Shares: []Share{
+				{Client: "192.0.2.1", Weight: 3, Slots: 1.5, InUse: 2, Waiting: 7, Wait: Times{40, 20}, OldestSeconds: 3.5},
+				{Client: "#1f2e3d4c", Weight: 1, Slots: 0.5},
+			},
 		}},
 		Events: []Event{{At: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Text: "gw-3 is lost: no lease renewed in the last 3.2 s, and its lease is over, reported by gw-2"}},
 	}

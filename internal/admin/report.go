@@ -77,6 +77,7 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 	f := PoolFleet{Missing: list(missing), Gateways: []PoolPart{}, Upstreams: []Upstream{}}
 	var windows []AccessWindow
 	tokens := make(map[int]bool)
+	var shares []Share
 	past := make([][]AccessWindow, 0, len(all))
 	for _, gateway := range slices.Sorted(maps.Keys(all)) {
 		r := all[gateway]
@@ -101,6 +102,7 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 		f.OldestHoldSeconds = max(f.OldestHoldSeconds, p.OldestHoldSeconds)
 		f.Upstreams = mergeUpstreams(f.Upstreams, part.Name, p.Upstreams)
 		f.Recent.add(p.Recent)
+		shares = append(shares, p.Shares...)
 		if part.Baton { // on its way it may be in two answers: one is enough
 			f.Baton = part.Name
 		}
@@ -110,7 +112,7 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 	for i := range f.Gateways {
 		f.Gateways[i].Baton = f.Gateways[i].Name == f.Baton
 	}
-	f.Client = largest(f.Gateways)
+	f.Client, f.Shares = largest(f.Gateways), mergeShares(shares)
 	f.AccessWindow = sum(windows)
 	f.SpreadMillis = f.AccessWindow.spread(k)
 	f.Past = Past{StepSeconds: PastStepSeconds, SpreadMillis: pastSpread(past, k)}

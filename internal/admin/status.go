@@ -136,6 +136,8 @@ type Pool struct {
 	// ended requests.
 	Upstreams []Upstream `json:"upstreams"`
 	Recent    Recent     `json:"recent"`
+	// Shares are those of the clients there that have had most of late; absent: the order is not fair.
+	Shares []Share `json:"shares,omitempty"`
 	// Fleet is the pool over all gateways.
 	Fleet PoolFleet `json:"fleet"`
 }
@@ -173,6 +175,8 @@ type PoolFleet struct {
 	Client            Client     `json:"client"`
 	Upstreams         []Upstream `json:"upstreams"`
 	Recent            Recent     `json:"recent"`
+	// Shares are those of the ten clients that have had most of late.
+	Shares []Share `json:"shares,omitempty"`
 	// Gateways has each gateway's part, by name.
 	Gateways []PoolPart `json:"gateways"`
 	// Past is the spread of the last 15 minutes.

@@ -39,6 +39,7 @@
 //	outbox.go bandwidth.go            what goes to other gateways; the pool's rate
 //	upstream.go                       which upstreams this gateway can use
 //	claims.go queue.go claim.go       requests that wait or hold a slot; who is next
+//	shares.go sharing.go              clients in turn: what each has had; to see it
 //	env.go view.go ...                what all pools share, and small parts
 //
 // Pools and their epochs come from the agreed view. A message that arrives

@@ -141,6 +141,7 @@ func (q *queue) admitted(s *claim) {
 	if q.limits.Fair {
 		s.counted, s.owes = 0, c.share.amount(c.share.hold)
 		c.share.owes += s.owes
+		c.share.recent.got(s.at, s.at.Sub(s.since))
 	}
 	q.advance(c)
 	q.waitEnded(c)
@@ -166,7 +167,9 @@ func (q *queue) count(s *claim, now time.Time) bool {
 		return false
 	}
 	held := now.Sub(s.at)
-	s.client.share.charge(s.client.share.amount(held - s.counted))
+	share := s.client.share
+	share.charge(share.amount(held - s.counted))
+	share.recent.hold(now, held-s.counted)
 	s.counted = held
 	return true
 }

@@ -34,6 +34,7 @@ type share struct {
 	// owes is what the slots that it holds here have yet to count if it holds them as long as usual, and
 	// elsewhere the same at other gateways.
 	owes, elsewhere float64
+	recent          recent // here
 }
 
 // had is what a client has had, and is about to have.
@@ -275,10 +276,10 @@ func (q *shares) learn(now time.Time, sent told, in totals) {
 	q.begin(in.Start)
 }
 
-// forget drops clients that are not here and have no more than one who comes.
-func (q *shares) forget(here map[string]presence) {
+// forget drops clients that are not here, have no more than one who comes, and are not worth showing.
+func (q *shares) forget(now time.Time, here map[string]presence) {
 	for key, s := range q.of {
-		if _, is := here[key]; !is && s.unsent == 0 && (s.served <= q.start || len(q.of) > maxShares) {
+		if _, is := here[key]; !is && s.unsent == 0 && (s.served <= q.start && s.recent.over(now) || len(q.of) > maxShares) {
 			delete(q.of, key)
 		}
 	}

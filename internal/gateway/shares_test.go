@@ -335,3 +335,45 @@ func TestSharesOutliveHome(t *testing.T) {
 }
 
 func newQueue() *queue { return &queue{shares: newShares(), bound: -1} }
+
+// TestSharing: operators see what each client has of the slots, over all gateways, and how long it waits.
+func TestSharing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const end, hold = 2 * time.Minute, 50 * time.Millisecond
+		f := newFleet(t, 3, 6, admission.BindingLate, time.Millisecond, PoolConfig{Fair: true, Weights: map[string]float64{"small": 3}})
+		all := f.all()
+		d := newDemands(t, 6, 0)
+		d.keep(all[0], "hog", 30, hold, 0, end)
+		d.keep(all[2], "hog", 30, hold, 0, end)
+		d.keep(all[1], "small", 10, hold, 0, end)
+		time.Sleep(end - time.Second)
+		slots, inUse := make(map[string]float64), 0
+		for i, n := range all {
+			s := n.Status(testPool).Sharing
+			if s.Present != 1 || len(s.Most) != 1 {
+				t.Fatalf("gateway %d has %+v", i, s)
+			}
+			of := s.Most[0]
+			slots[of.Key] += of.Slots
+			inUse += of.InUse
+			// Of 30 requests that share 0.75 slots, and 10 that share 4.5, with a hold of 50 ms.
+			wait := map[string]time.Duration{"hog": 2 * time.Second, "small": 60 * time.Millisecond}[of.Key]
+			weight := map[string]float64{"hog": 1, "small": 3}[of.Key]
+			if of.Weight != weight || of.MeanWait < wait/2 || of.MeanWait > 2*wait || of.Oldest < of.MeanWait/4 || of.Oldest > 3*wait || of.Waiting == 0 {
+				t.Errorf("gateway %d shows %+v", i, of)
+			}
+		}
+		if math.Abs(slots["hog"]-1.5) > 0.3 || math.Abs(slots["small"]-4.5) > 0.5 || inUse > 6 {
+			t.Errorf("slots of late: %v; %d in use", slots, inUse)
+		}
+		d.Wait()
+		time.Sleep(3 * recentFor)
+		if s := all[0].Status(testPool).Sharing; len(s.Most)+s.Present > 0 {
+			t.Errorf("there are clients when all have left: %+v", s)
+		}
+		all[0].Configure(map[string]PoolConfig{testPool: {}})
+		if s := all[0].Status(testPool).Sharing; s != nil {
+			t.Errorf("clients of another order are shown: %+v", s)
+		}
+	})
+}

@@ -43,6 +43,8 @@ type PoolStatus struct {
 	Down, Up pace.Totals
 	// Upstreams that have a k of their own.
 	Upstreams []UpstreamStatus
+	// Sharing tells of the clients in the order fair; nil: it is another order.
+	Sharing *Sharing
 	// Begun tells that the epoch has begun here: requests can be granted.
 	Begun bool
 }
@@ -73,7 +75,7 @@ func statusOf(p *poolDriver) PoolStatus {
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
 		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.limits.ClientLimit, ClientTickets: p.limits.ClientTickets,
 		QueueLimit: p.limits.QueueLimit,
-		Upstreams:  p.upstreams(), Rate: p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(),
+		Upstreams:  p.upstreams(), Rate: p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(), Sharing: p.sharing(p.now()),
 	}
 	if p.alive() {
 		if ts := p.core.Tickets(); ts != nil {

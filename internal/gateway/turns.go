@@ -29,7 +29,7 @@ func (p *poolDriver) countShares() {
 		p.lookAround(now, here)
 	}
 	told := p.tell(here)
-	p.forget(here)
+	p.forget(now, here)
 	if len(told.Clients) == 0 {
 		return
 	}
@@ -69,9 +69,9 @@ func (p *poolDriver) hearShares(by string, body []byte) ([]byte, error) {
 	if !known {
 		return nil, admission.ErrElsewhere
 	}
-	here := p.present()
-	answer := p.hear(p.now(), from.Node, in, here)
-	p.forget(here)
+	now, here := p.now(), p.present()
+	answer := p.hear(now, from.Node, in, here)
+	p.forget(now, here)
 	p.settle()
 	return json.Marshal(answer)
 }

@@ -180,7 +180,7 @@ func (r *report) pool(view *membership.View, p gateway.PoolStatus) admin.Pool {
 		out.Client = admin.Client{Name: crowd.Client.String(), Places: crowd.Places, Of: crowd.All}
 	}
 	out.Recent = recent(counts.Recent())
-	out.Upstreams = r.upstreams(&p)
+	out.Upstreams, out.Shares = r.upstreams(&p), shares(p.Sharing)
 	return out
 }
 
@@ -224,6 +224,12 @@ func (r *report) State() telemetry.State {
 		}
 		if p.Home == standing.Node {
 			state.TokensWithheld = p.Withheld
+		}
+		if p.Sharing != nil {
+			state.Sharing = &telemetry.SharingState{Clients: p.Sharing.Present}
+			if len(p.Sharing.Most) > 0 {
+				state.Sharing.MostSlots = p.Sharing.Most[0].Slots
+			}
 		}
 		for node, lag := range p.ReplicaLag {
 			if m, in := view.Member(node); in {

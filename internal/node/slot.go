@@ -73,6 +73,14 @@ func (n *Node) refused(ctx context.Context, pool string, arrived time.Time, err 
 	return err
 }
 
+// ClientKey returns the key by which a pool tells the client of that name from others; empty for none.
+func (n *Node) ClientKey(pool, name string) string {
+	if name == "" {
+		return ""
+	}
+	return n.data.handler.ClientKey(pool, name)
+}
+
 // Upstream returns the URL of the upstream that the slot is for: see [admission.UpstreamOf].
 func (s *Slot) Upstream() string { return admission.UpstreamOf(s.slot) }
 

@@ -124,7 +124,7 @@ func countEverything(m *telemetry.Metrics) {
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,
 			TokensRunning: 5, TokensFree: 1, TokensWithheld: 2,
 			Rates:      map[string]telemetry.RateState{telemetry.Down: {Limit: 50 << 20, Share: 1000.5, Moved: 900}, telemetry.Up: {Limit: 1 << 20}},
-			Configured: 9, OldestHold: 3 * time.Second,
+			Configured: 9, OldestHold: 3 * time.Second, Sharing: &telemetry.SharingState{Clients: 12, MostSlots: 2.5},
 			Upstreams: map[string]telemetry.UpstreamState{"http://10.0.1.1:80": {Healthy: true, InFlight: 5, Quiet: 2 * time.Second, Answered: time.Now(), K: new(6), SlotsInUse: 4}, "http://10.0.1.2:80": {}},
 		}},
 	})
@@ -149,6 +149,8 @@ func TestCounts(t *testing.T) {
 		"kgate_upstream_requests_total,pool=a,result=5xx,upstream=http://10.0.1.1:80":  1,
 		"kgate_upstream_in_flight,pool=a,upstream=http://10.0.1.1:80":                  5,
 		"kgate_upstream_quiet_seconds,pool=a,upstream=http://10.0.1.1:80":              2,
+		"kgate_clients,pool=a":                                                         12,
+		"kgate_client_most_slots,pool=a":                                               2.5,
 		"kgate_oldest_hold_seconds,pool=a":                                             3,
 		"kgate_pool_configured_capacity,pool=a":                                        9,
 		"kgate_data_dir_free_bytes":                                                    1024,

@@ -36,9 +36,10 @@ type Options struct {
 	// Upstream is the URL of the pool's upstream.
 	Upstream string
 	// Upstreams, in place of Upstream, have a k of their own; K is their sum. Settings are
-	// further keys of the pool, in YAML.
+	// further keys of the pool, in YAML, and Queue of its queue.
 	Upstreams []Upstream
 	Settings  string
+	Queue     string
 	// Binding is late or early; default late.
 	Binding string
 	// QueueTimeout and QueueLimit of the pool; default 60 s and 20,000.
@@ -327,8 +328,8 @@ func (c *Cluster) config(name string, expect int, listen [3]string, token string
 
 // writePools writes what a witness has not: pools, and their routes.
 func (o *Options) writePools(write func(format string, args ...any)) {
-	write("pools:\n  - {name: %s, binding: %s, queue: {timeout: %v, limit: %d}, ticket_ttl: %v, ",
-		PoolName, o.Binding, o.QueueTimeout, o.QueueLimit, cmp.Or(o.TicketTTL, admission.DefaultTicketTTL))
+	write("pools:\n  - {name: %s, binding: %s, queue: {timeout: %v, limit: %d, %s}, ticket_ttl: %v, ",
+		PoolName, o.Binding, o.QueueTimeout, o.QueueLimit, o.Queue, cmp.Or(o.TicketTTL, admission.DefaultTicketTTL))
 	if o.Settings != "" {
 		write("%s, ", o.Settings)
 	}

@@ -80,17 +80,28 @@ func slotsBusy(all []*upstreamOfK, since, until time.Time) float64 {
 	used, k := time.Duration(0), 0
 	for _, u := range all {
 		k += u.k
+	}
+	for _, had := range slotTime(all, since, until) {
+		used += had
+	}
+	return float64(used) / (float64(k) * float64(until.Sub(since)))
+}
+
+// slotTime returns for how long slots of the upstreams were in use meanwhile, by the gateway that was asked.
+func slotTime(all []*upstreamOfK, since, until time.Time) map[string]time.Duration {
+	had := make(map[string]time.Duration)
+	for _, u := range all {
 		for _, a := range u.Since(time.Time{}) {
 			end := a.Use.Ended
 			if end.IsZero() || end.After(until) {
 				end = until
 			}
 			if begin := maxTime(a.Use.Began, since); end.After(begin) {
-				used += end.Sub(begin)
+				had[a.From] += end.Sub(begin)
 			}
 		}
 	}
-	return float64(used) / (float64(k) * float64(until.Sub(since)))
+	return had
 }
 
 func maxTime(a, b time.Time) time.Time {
