@@ -232,16 +232,22 @@ func (c *Core) needed() bool {
 }
 
 // goodbye is how long one that leaves waits when nobody is there who needs it: in the view, for somebody who sees it
-// go; with a vote, for one that has only lost its connection.
+// go; with a vote, for those that have only lost their connection, or are started again.
 func (c *Core) goodbye(in bool) time.Duration {
-	switch {
-	case in:
+	if in || c.votes() && (c.needed() || c.missed()) {
 		return 2 * time.Second
-	case c.votes() && len(c.inConf()) > 1:
-		return 300 * time.Millisecond
-	default:
-		return 0
 	}
+	return 0
+}
+
+// missed reports that another of raft's servers has gone, and did not leave.
+func (c *Core) missed() bool {
+	for id := range c.inConf() {
+		if g, _ := c.peers.seen(c.nameOf(id)); id != c.id && c.peers.conns[id] == nil && !g.Left {
+			return true
+		}
+	}
+	return false
 }
 
 // nextDepart returns when to look again whether this gateway is out.

@@ -500,3 +500,17 @@ func TestLeavesWithoutDisk(t *testing.T) {
 	o.Step(core.Leave{})
 	w.until(3*time.Second, func() bool { return o.Left })
 }
+
+// The one that stays is started again before it has taken the vote of the one that leaves. That waits for it, also
+// when its lease is over.
+func TestStartedAgainWhileAnotherLeaves(t *testing.T) {
+	w := started(t, 1, 2, time.Second)
+	l := w.Leader()
+	o := w.other(l)
+	l.Step(core.Leave{})
+	w.until(time.Second, func() bool { return o.Core.Leads() && len(o.Core.Voters()) == 2 })
+	o.Kill()
+	w.run(1200 * ms)
+	o.Start()
+	w.until(8*time.Second, func() bool { return l.Left && w.whole(o) })
+}

@@ -74,8 +74,8 @@
 //	a leader whose disk hangs leads for        3/4 of a lease
 //	from there to asking for votes             L/50 + up to L/20
 //	from there to asking again                 L/5 + up to L/3; at least two elections, as round trips and writes go
-//	one that leaves stays until its vote is    10 s at most; 2 s if it reaches nobody who stays, .3 s if it is
-//	taken from it                              out of the view then
+//	one that leaves stays until its vote is    10 s at most; 2 s if it reaches nobody who stays, unless all others
+//	taken from it                              have left
 //	rounds                                     L/20 apart
 //	renewals                                   L/6 apart
 //
