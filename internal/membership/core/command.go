@@ -170,12 +170,6 @@ func (c *Core) putEntry(data []byte) bool {
 
 // answered takes in what became of a command of this process.
 func (c *Core) answered(tag uint64, err error) {
-	if tag >= ownTag {
-		if c.l != nil {
-			delete(c.l.proposed, tag)
-		}
-		return
-	}
 	if !slices.ContainsFunc(c.asked, func(a asking) bool { return a.tag == tag }) {
 		return
 	}

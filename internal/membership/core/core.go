@@ -82,8 +82,7 @@ type Core struct {
 	left     bool
 	departed time.Duration // until when it tries to leave
 	diverged bool
-	said     Hello // to all, last
-	hellos   uint64
+	said     Hello         // to all, last
 	orphan   time.Duration // since when there is no leader
 	spare    time.Duration // when somebody needed this gateway last, which is leaving
 	warnings warnings

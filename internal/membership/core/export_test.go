@@ -1,6 +1,12 @@
 package core
 
-import pb "go.etcd.io/raft/v3/raftpb"
+import (
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/kgate/kgate/kmutex"
+)
 
 // What the tests with a world need of what is inside.
 var (
@@ -18,5 +24,5 @@ func SetTokens(c *Core, tokens func() []string) { c.cfg.Tokens = tokens }
 // Raft returns a message of raft's.
 func Raft(m *pb.Message) Message { return Message{raft: m} }
 
-// RenewalWaits reports that a leader has taken a process's renewal, which waits for a round.
-func RenewalWaits(c *Core, of ID) bool { _, waits := c.l.waiting[of]; return waits }
+// Heard returns when a leader has taken the newest renewal of a member.
+func Heard(c *Core, of kmutex.Node) time.Duration { at, _ := c.l.grantor.Heard(of); return at }

@@ -80,8 +80,11 @@ func (c *Core) knocked(join *views.Join) {
 	if c.l == nil || c.l.grantor == nil || join.Check() != nil {
 		return
 	}
-	if _, seen := c.peers.seen(join.Name); seen {
-		c.l.knocked[join.Name] = c.now
+	_, seen := c.peers.seen(join.Name)
+	_, in := c.machine.View().Named(join.Name)
+	_, reached := c.peers.named(join.Name)
+	if seen && !in && !reached {
+		c.l.rules.Knocks(join.Name, c.cfg.Name, c.now)
 	}
 	c.giveBack(join)
 }
@@ -90,7 +93,7 @@ func (c *Core) knocked(join *views.Join) {
 // it is in flight.
 func (c *Core) giveBack(join *views.Join) {
 	lost, known := c.machine.View().LostMember(join.Voided)
-	if known && lost.Leased && lost.Name == join.Name && len(c.l.proposed) == 0 {
+	if known && lost.Leased && lost.Name == join.Name && !c.decreed() {
 		c.decree(views.Command{Expire: &views.Expire{Nodes: []kmutex.Node{join.Voided}}})
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // observe returns what this process sees for itself.
 func (c *Core) observe() leader.Observation {
-	s := leader.Observation{Self: c.cfg.Name, Boots: map[string]string{c.cfg.Name: c.self.boot}, Unreachable: make(map[kmutex.Node]time.Duration), Outsiders: c.outsiders()}
+	s := leader.Observation{Self: c.cfg.Name, Boots: map[string]string{c.cfg.Name: c.self.boot}, Unreachable: make(map[kmutex.Node]time.Duration)}
 	for _, g := range c.peers.gossip {
 		if g.Alive && g.Name != c.cfg.Name {
 			s.Boots[g.Name] = g.Boot
@@ -29,23 +29,6 @@ func (c *Core) observe() leader.Observation {
 	return s
 }
 
-// outsiders returns the gateways that reach a member and not this leader.
-func (c *Core) outsiders() []string {
-	var names []string
-	for name, at := range c.l.knocked {
-		_, in := c.machine.View().Named(name)
-		_, reached := c.peers.named(name)
-		switch {
-		case in || reached || c.now-at > c.lease():
-			delete(c.l.knocked, name)
-		case c.now-at <= c.lease()/2:
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // Bounds on one command: how many nodes it names, and how many with a reason for each.
 const (
 	maxNodes    = 512
@@ -55,11 +38,6 @@ const (
 // judge carries out what the rules say, unless the last of it is not agreed on yet.
 func (c *Core) judge() {
 	l := c.l
-	for tag, since := range l.proposed {
-		if c.now-since > c.lease()/3 {
-			delete(l.proposed, tag)
-		}
-	}
 	l.follow(c)
 	if c.leaving {
 		return
@@ -68,7 +46,7 @@ func (c *Core) judge() {
 		c.peers.next = c.now
 	}
 	verdict := l.rules.Judge(c.observe(), c.now)
-	if len(l.proposed) == 0 {
+	if !c.decreed() {
 		for batch := range slices.Chunk(verdict.Suspend, maxSuspects) {
 			var suspend views.Suspend
 			for _, s := range batch {

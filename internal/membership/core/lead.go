@@ -20,15 +20,11 @@ type leadership struct {
 	rules   *leader.Rules
 	viewed  uint64 // number of the view that they have followed
 
-	// waiting are the renewals that wait for a round, by process.
-	waiting map[ID]lease.Renewal
 	// began is when the newest round did, and first when the first renewal came that waits
 	// for the next.
 	began, first time.Duration
 
 	tickAt, judgeAt, lookAt time.Duration
-	// proposed are the leader's own commands that are not agreed on yet, and since when.
-	proposed map[uint64]time.Duration
 	// entries are the heads of those that are not agreed on yet, and since when.
 	entries map[[entryHeader]byte]time.Duration
 	// done are the heads of those that are, and since when. Who applies nothing, since its disk hangs, asks
@@ -43,15 +39,13 @@ type leadership struct {
 	// dead is since when servers are not alive, and away since when they have no member.
 	dead, away map[ID]time.Duration
 	handing    time.Duration // when the lead was handed over last
-	// knocked is when members said last that a gateway asks them to be let in.
-	knocked map[string]time.Duration
 }
 
 func (c *Core) beginLead() {
 	c.l = &leadership{
-		term: c.Term(), waiting: make(map[ID]lease.Renewal), proposed: make(map[uint64]time.Duration), joining: make(map[string]time.Duration),
+		term: c.Term(), joining: make(map[string]time.Duration),
 		tickAt: c.now + c.tick(), judgeAt: c.now, lookAt: c.now, dead: make(map[ID]time.Duration), away: make(map[ID]time.Duration),
-		began: -time.Hour, entries: make(map[[entryHeader]byte]time.Duration), done: make(map[[entryHeader]byte]time.Duration), knocked: make(map[string]time.Duration),
+		began: -time.Hour, entries: make(map[[entryHeader]byte]time.Duration), done: make(map[[entryHeader]byte]time.Duration),
 		out: make(map[string]time.Duration),
 	}
 	c.log(slog.LevelDebug, "elected", slog.Uint64("term", c.l.term))
@@ -72,7 +66,7 @@ func (c *Core) takeLead() {
 		return
 	}
 	if c.machine.View().Cluster == "" {
-		if len(l.proposed) == 0 {
+		if !c.decreed() {
 			c.decree(views.Command{Found: &views.Found{
 				Cluster: c.stored.note.Cluster, Lease: c.cfg.Lease, At: c.cfg.Wall + c.now.Milliseconds(),
 			}})
@@ -112,10 +106,17 @@ func (c *Core) decree(cmd views.Command) {
 		c.fail(err)
 		return
 	}
-	tag := c.nextTag()
-	if entry := encodeEntry(c.id, tag, data); c.node.Propose(entry) == nil {
-		c.l.proposed[tag], c.l.entries[[entryHeader]byte(entry)] = c.now, c.now
+	c.putEntry(encodeEntry(c.id, c.nextTag(), data))
+}
+
+// decreed reports that a command of the leader's own is not agreed on yet. After a while it is proposed again.
+func (c *Core) decreed() bool {
+	for head, since := range c.l.entries {
+		if ID(binary.BigEndian.Uint64(head[:])) == c.id && binary.BigEndian.Uint64(head[8:]) > ownTag && c.now-since <= c.lease()/3 {
+			return true
+		}
 	}
+	return false
 }
 
 // agreed takes in that an entry is agreed on.

@@ -25,7 +25,6 @@ type conn struct {
 	heard time.Duration // when it came
 	trip  time.Duration
 	beat  time.Duration // when a process without a vote was sent a heartbeat
-	told  uint64        // the number of the hello that it was sent last
 }
 
 // probe is what is known of a gateway without a connection.
@@ -59,7 +58,6 @@ func (c *Core) disconnected(from ID) {
 	delete(c.peers.conns, from)
 	if c.l != nil {
 		c.node.ReportUnreachable(uint64(from))
-		delete(c.l.waiting, from)
 	}
 	c.peers.next = c.now
 }
@@ -267,7 +265,6 @@ func (c *Core) hello() Hello {
 
 func (c *Core) sayHello(to ID) {
 	h := c.hello()
-	c.peers.conns[to].told = c.hellos
 	c.send(to, Message{Hello: &h})
 }
 
@@ -279,10 +276,7 @@ func (c *Core) greet() {
 		return
 	}
 	c.said = h
-	c.hellos++
 	for _, id := range sortedKeys(c.peers.conns) {
-		if c.peers.conns[id].told < c.hellos {
-			c.sayHello(id)
-		}
+		c.sayHello(id)
 	}
 }

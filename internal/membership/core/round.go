@@ -1,11 +1,6 @@
 package core
 
-import (
-	"encoding/binary"
-
-	"github.com/kgate/kgate/internal/membership/lease"
-	"github.com/kgate/kgate/kmutex"
-)
+import "encoding/binary"
 
 // receiveRenewal takes in a member's renewal.
 func (c *Core) receiveRenewal(from ID, r *Renew) {
@@ -25,9 +20,7 @@ func (c *Core) receiveRenewal(from ID, r *Renew) {
 	if !l.grantor.Waiting() {
 		l.first = c.now
 	}
-	if l.rules.Receive(r.Renewal, r.Report, c.now) {
-		l.waiting[from] = r.Renewal
-	}
+	l.rules.Receive(r.Renewal, r.Report, c.now)
 }
 
 func (c *Core) answer(to ID, g Grant) {
@@ -60,18 +53,10 @@ func (c *Core) confirmed(round []byte) {
 		return
 	}
 	l.rules.Confirmed()
-	of := make(map[kmutex.Node]lease.Renewal, len(granted))
+	view, applied := c.machine.View(), c.machine.Newest()
 	for _, r := range granted {
-		of[r.Node] = r
-	}
-	applied := c.machine.Newest()
-	for _, to := range sortedKeys(l.waiting) {
-		// A newer one may wait for the next round.
-		if r, ok := of[l.waiting[to].Node]; ok {
-			if l.waiting[to] == r {
-				delete(l.waiting, to)
-			}
-			c.answer(to, Grant{Renewal: r, Applied: applied})
+		if m, in := view.Member(r.Node); in {
+			c.answer(serverID(m.Server), Grant{Renewal: r, Applied: applied})
 		}
 	}
 }

@@ -47,6 +47,12 @@ type outsider struct {
 	since, at time.Duration
 }
 
+// Knocks takes in that a gateway which gossip sees alive asks a member to be let in, and does not reach
+// the leader.
+func (r *Rules) Knocks(name, self string, now time.Duration) {
+	r.keepOut(name, []string{self}, []string{self}, now)
+}
+
 func (r *Rules) keepOut(name string, obstacles, unreached []string, now time.Duration) {
 	last, known := r.kept[name]
 	if !known && len(r.kept) >= maxFlaps {

@@ -36,9 +36,6 @@ func (r *Rules) Judge(s Observation, now time.Duration) Verdict {
 		r.awake = now
 	}
 	r.looked = now
-	for _, name := range s.Outsiders {
-		r.keepOut(name, []string{s.Self}, []string{s.Self}, now)
-	}
 	return Verdict{
 		Suspend: r.suspects(s, now), Expire: r.expired(now), Return: r.due(now),
 		HandOver: r.unfit(s, now),

@@ -75,9 +75,6 @@ type Observation struct {
 	// the first of these dials began. The driver dials members whose link is down, and
 	// those that [Rules.Quiet] returns.
 	Unreachable map[kmutex.Node]time.Duration
-	// Outsiders are the gateways that are not members, that gossip sees alive, and
-	// that answer another member, if there is one, but not the leader.
-	Outsiders []string
 }
 
 // Rules are a leader's, in one term. They are used by one goroutine at a time.
@@ -177,11 +174,10 @@ func (r *Rules) Follow(v View, now time.Duration) {
 	r.settle(now)
 }
 
-// Receive takes in a renewal and what came with it. It reports whether the next
-// round may grant it: only those of members.
-func (r *Rules) Receive(n lease.Renewal, rep Report, now time.Duration) bool {
+// Receive takes in a renewal and what came with it: those of members, which the next round may grant.
+func (r *Rules) Receive(n lease.Renewal, rep Report, now time.Duration) {
 	if !r.grantor.Receive(n, now) {
-		return false
+		return
 	}
 	if r.unconfirmed == never {
 		r.unconfirmed = now
@@ -195,7 +191,6 @@ func (r *Rules) Receive(n lease.Renewal, rep Report, now time.Duration) bool {
 		missing[m] = since
 	}
 	r.reports[n.Node] = report{Report: rep, at: now, missing: missing}
-	return true
 }
 
 // Confirmed takes in that a round has granted what waited for it.

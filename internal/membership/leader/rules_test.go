@@ -221,7 +221,7 @@ func TestHandOverByOneThatIsOut(t *testing.T) {
 	w.next()
 	w.renew()
 	w.run(half)
-	w.rules.Judge(Observation{Self: "a", Boots: w.seen.Boots, Outsiders: []string{"c"}}, w.now)
+	w.rules.Knocks("c", "a", w.now)
 	if w.rules.unfit(w.seen, w.now) {
 		t.Error("the lead is handed over for one gateway that is out")
 	}
@@ -371,8 +371,10 @@ func TestKeepers(t *testing.T) {
 			if !tt.silent {
 				w.seen.Boots["w"], w.seen.Boots["x"], w.seen.Boots["y"] = "w1", "x1", "y1"
 			}
-			w.seen.Outsiders = tt.shut
 			for end := w.now + terms.Lease; w.now < end && len(w.lost) == 0; w.run(interval / 2) {
+				for _, who := range tt.shut {
+					w.rules.Knocks(who, "a", w.now)
+				}
 				for who, unreached := range tt.unreached {
 					w.rules.LetIn(who, unreached, w.seen, w.now)
 				}
