@@ -59,9 +59,6 @@ type Peers struct {
 	// cluster, and how long the slots of a lost one are withheld; default 3 s. The cluster
 	// keeps the lease that it was founded with.
 	Lease time.Duration
-	// Replicas is how many other nodes keep copies of this node's tickets; default 2,
-	// at least 1.
-	Replicas int
 	// Key is the content of the cluster's key file, as `kgate keygen` makes it. It protects
 	// all traffic between nodes. TLS can take its place.
 	Key []byte
@@ -119,7 +116,7 @@ func (c Config) node() node.Config {
 		Peers: node.Peers{
 			Links:  node.Links{Listen: c.Peers.Listen, Advertise: c.Peers.Advertise.String(), TLS: c.Peers.TLS},
 			Gossip: node.Gossip{Join: c.Peers.Join, Expect: c.Peers.Expect},
-			Lease:  c.Peers.Lease, Replicas: c.Peers.Replicas,
+			Lease:  c.Peers.Lease,
 		},
 		Proxy: proxy.Config{TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr},
 	}

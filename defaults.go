@@ -80,9 +80,6 @@ func (c *Config) check() (errs []error) {
 	if a := c.Peers.Advertise; a.IsValid() && (a.IsUnspecified() || a.IsMulticast()) {
 		bad("Peers.Advertise", "nobody can reach a node at %v: set one address of this machine", a)
 	}
-	if c.Peers.Replicas < 0 {
-		bad("Peers.Replicas", "it is %d: set how many nodes keep copies, or 0 for %d", c.Peers.Replicas, admission.DefaultReplicas)
-	}
 	if c.Peers.Expect < 0 {
 		bad("Peers.Expect", "it is %d: set how many nodes begin the cluster together, or 0", c.Peers.Expect)
 	}
@@ -145,7 +142,6 @@ func (p Peers) withDefaults(name string) (Peers, error) {
 	}
 	p.Listen = cmp.Or(p.Listen, listen)
 	p.Lease = cmp.Or(p.Lease, admission.DefaultLease)
-	p.Replicas = cmp.Or(p.Replicas, admission.DefaultReplicas)
 	if len(p.Join) == 0 {
 		p.Expect = max(p.Expect, 1)
 	}

@@ -41,8 +41,8 @@ type Config struct {
 	// brings a trace context is sampled if that says so.
 	SampleRatio float64
 	// AccessLog is the format of a line for each of Handler's requests; by default there is
-	// none. AccessWriter takes the lines, except those of proxy.AccessStructured, which go
-	// to Logger.
+	// none. AccessWriter takes the lines of proxy.AccessJSON; those of proxy.AccessStructured
+	// go to Logger.
 	AccessLog    proxy.AccessFormat
 	AccessWriter io.Writer
 	// Process is for a program that is only a gateway, such as `kgate serve`.

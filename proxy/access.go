@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unicode"
@@ -24,25 +23,17 @@ const (
 	// AccessStructured: a record of Config.Logger, at level Info.
 	AccessStructured
 	// AccessJSON: the same fields as JSON, to Config.AccessWriter, which costs less.
-	// These two have wait, hold, position and trace; the others do not.
 	AccessJSON
-	// AccessCommon: the Common Log Format, to Config.AccessWriter.
-	AccessCommon
-	// AccessCombined: the same with Referer and User-Agent.
-	AccessCombined
 )
 
 // accessEntry is what the access log says of a request, or of a TCP connection.
 type accessEntry struct {
 	*Record
-	arrived                   time.Time
 	remote                    string // host:port of the connection
 	client                    netip.Addr
 	method, host, path, proto string
-	rawPath                   string // as the client wrote it
 	requestID                 string
 	failure                   error // why the upstream gave no answer
-	fields                    http1.Fields
 }
 
 // logAccess writes the request's line.
@@ -51,11 +42,11 @@ func (ex *exchange) logAccess(r *http1.Request) {
 		return
 	}
 	e := accessEntry{
-		Record: &ex.rec, arrived: ex.arrived, remote: r.Remote, client: ex.info.Remote, method: r.Method, host: r.Host,
-		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.failure, fields: r.Fields,
+		Record: &ex.rec, remote: r.Remote, client: ex.info.Remote, method: r.Method, host: r.Host,
+		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.failure,
 	}
-	if e.rawPath = r.URL.EscapedPath(); isTicketPath(e.path) { // what follows is a secret
-		e.path, e.rawPath = ticketsPath, ticketsPath
+	if isTicketPath(e.path) { // what follows is a secret
+		e.path = ticketsPath
 	}
 	ex.snapshot.logAccess(context.WithoutCancel(ex.ctx.base), &e)
 }
@@ -65,19 +56,14 @@ var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return
 
 // logAccess writes a line.
 func (s *snapshot) logAccess(ctx context.Context, e *accessEntry) {
-	format := s.cfg.AccessLog
-	if format == AccessStructured {
+	if s.cfg.AccessLog == AccessStructured {
 		if s.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
 			s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request", e.attrs(make([]slog.Attr, 0, maxAccessAttrs))...)
 		}
 		return
 	}
 	buf := lineBuffers.Get().(*[]byte)
-	if format == AccessJSON {
-		*buf = e.appendJSON((*buf)[:0], s.cfg.Gateway)
-	} else {
-		*buf = e.appendCommon((*buf)[:0], format == AccessCombined)
-	}
+	*buf = e.appendJSON((*buf)[:0], s.cfg.Gateway)
 	_, _ = s.cfg.AccessWriter.Write(*buf) // a lost line is not worth a failure
 	lineBuffers.Put(buf)
 }
@@ -144,64 +130,6 @@ func (e *accessEntry) appendJSON(b []byte, gateway string) []byte {
 		}
 	}
 	return append(b, '}', '\n')
-}
-
-// appendCommon appends a line in the Common Log Format or that with two fields
-// more, as Apache and nginx write them. There is no remote user: the gateway
-// knows none.
-func (e *accessEntry) appendCommon(b []byte, combined bool) []byte {
-	b = e.client.AppendTo(b)
-	b = append(b, " - - ["...)
-	b = e.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
-	b = append(b, `] "`...)
-	b = appendEscaped(b, e.method)
-	b = append(b, ' ')
-	b = appendEscaped(b, e.rawPath)
-	b = append(b, ' ')
-	b = appendEscaped(b, e.proto)
-	b = append(b, `" `...)
-	b = appendCount(b, int64(e.Status)) // a TCP connection has none
-	b = append(b, ' ')
-	b = appendCount(b, e.Bytes)
-	if combined {
-		referer, _, _ := strings.Cut(e.fields.Get("Referer"), "?")
-		b = appendQuoted(b, referer)
-		b = appendQuoted(b, e.fields.Get("User-Agent"))
-	}
-	return append(b, '\n')
-}
-
-// appendCount appends n, or a dash for 0.
-func appendCount(b []byte, n int64) []byte {
-	if n == 0 {
-		return append(b, '-')
-	}
-	return strconv.AppendInt(b, n, 10)
-}
-
-func appendQuoted(b []byte, s string) []byte {
-	if s == "" {
-		s = "-"
-	}
-	b = append(b, ` "`...)
-	return append(appendEscaped(b, s), '"')
-}
-
-// appendEscaped appends s so that it can neither end its field nor its line, nor
-// control a terminal.
-func appendEscaped(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < ' ' || c > '~':
-			b = append(b, '\\', 'x', hex[c>>4], hex[c&0xf])
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

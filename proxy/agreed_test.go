@@ -198,7 +198,7 @@ func TestUnreachable(t *testing.T) {
 			first, second := freeAddr(t), freeAddr(t)
 			serveAt(t, second, "second")
 			g, s := newShared(t, []string{"http://" + first, "http://" + second}, func(cfg *Config) {
-				cfg.Pools[0].Health.Path, cfg.Pools[0].Health.HealthyAfter = path, 1
+				cfg.Pools[0].Health.Path = path
 			})
 			if status, said := g.post("all of it"); status != http.StatusOK || said != "second all of it" {
 				t.Errorf("%d %q", status, said)

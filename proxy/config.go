@@ -47,8 +47,8 @@ type Config struct {
 	AccessLog AccessFormat
 	// Gateway is this gateway's name, for AccessJSON.
 	Gateway string
-	// AccessWriter takes an access log that is not structured: a whole line with
-	// each Write. It must be safe for concurrent use, as an *os.File is.
+	// AccessWriter takes the lines of AccessJSON, each whole with one
+	// Write. It must be safe for concurrent use, as an *os.File is.
 	AccessWriter io.Writer
 	// TrustedProxies are the peers whose X-Forwarded-* headers are passed on, and whose
 	// X-Forwarded-For names the client. From all other requests these headers are
@@ -150,7 +150,7 @@ func (c Config) Validate() error {
 	if !(c.SampleRatio >= 0 && c.SampleRatio <= 1) {
 		bad("sample ratio %v is not between 0 and 1", c.SampleRatio)
 	}
-	if c.AccessLog > AccessStructured && c.AccessWriter == nil {
+	if c.AccessLog == AccessJSON && c.AccessWriter == nil {
 		bad("an access log in this form needs an AccessWriter")
 	}
 	if err := c.Edge.check(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kgate/kgate/proxy/http1"
 )
@@ -25,12 +24,12 @@ type CORS struct {
 	Credentials bool
 	// Preflight makes the gateway answer preflight requests. They take no place in line
 	// then, and the upstream does not see them. All methods of the route and all headers
-	// are allowed.
+	// are allowed, and browsers keep the answer for 10 minutes.
 	Preflight bool
-	// MaxAge is how long browsers may keep the answers to preflight requests; 0: they
-	// decide.
-	MaxAge time.Duration
 }
+
+// preflightAge is how long browsers keep the answer to a preflight request, in seconds.
+const preflightAge = "600"
 
 // corsExposed are the headers of the gateway's own answers.
 const corsExposed = "Retry-After, Location, Kgate-Refusal, RateLimit, RateLimit-Policy, Preference-Applied"
@@ -46,9 +45,6 @@ func (c CORS) check() error {
 	}
 	if c.Credentials && slices.Contains(c.Origins, "*") {
 		errs = append(errs, errors.New("credentials cannot be allowed for every origin"))
-	}
-	if c.MaxAge < 0 {
-		errs = append(errs, errors.New("negative max age"))
 	}
 	return errors.Join(errs...)
 }

@@ -318,7 +318,7 @@ func TestOptionsOfTheServer(t *testing.T) {
 				var log bytes.Buffer
 				var seen atomic.Int64
 				g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) }), func(cfg *Config) {
-					cfg.AccessLog, cfg.AccessWriter = AccessCommon, &log
+					cfg.AccessLog, cfg.AccessWriter = AccessJSON, &log
 					c.change(cfg)
 				})
 				tr := &http.Transport{Protocols: new(http.Protocols)}
@@ -337,7 +337,7 @@ func TestOptionsOfTheServer(t *testing.T) {
 					t.Errorf("Allow: %s", allow)
 				}
 				_ = g.server.Close()
-				if want := fmt.Sprintf(`"OPTIONS * %s" %d`, res.Proto, c.status); !strings.Contains(log.String(), want) || seen.Load() != 0 {
+				if want := fmt.Sprintf(`"path":"*","proto":"%s","pool":"","outcome":"none","status":%d`, res.Proto, c.status); !strings.Contains(log.String(), want) || seen.Load() != 0 {
 					t.Errorf("the log has %q; the upstream saw %d requests", log.String(), seen.Load())
 				}
 			})

@@ -99,9 +99,7 @@ func (ex *exchange) answerPreflight(r *http1.Request, cors *CORS) {
 		if asked := r.Fields.Values("Access-Control-Request-Headers"); len(asked) > 0 {
 			h["Access-Control-Allow-Headers"] = asked
 		}
-		if cors.MaxAge > 0 {
-			h.Set("Access-Control-Max-Age", strconv.Itoa(int(cors.MaxAge.Seconds())))
-		}
+		h.Set("Access-Control-Max-Age", preflightAge)
 	}
 	ex.WriteHeader(http.StatusNoContent)
 }

@@ -24,19 +24,20 @@ type Health struct {
 	// Timeout of a check, default 2 s.
 	Timeout time.Duration
 	// UnhealthyAfter is how many failures in a row make an upstream unhealthy,
-	// default 3; HealthyAfter how many good checks make it healthy again,
-	// default 2.
-	UnhealthyAfter, HealthyAfter int
+	// default 3. Two good checks in a row make it healthy again.
+	UnhealthyAfter int
 	// SlowStart is how long an upstream that is healthy again, or new beside others, takes
 	// to get its whole share of the requests. It begins with a tenth. 0: none.
 	SlowStart time.Duration
 }
 
+// healthyAfter is how many good checks in a row make an upstream healthy again.
+const healthyAfter = 2
+
 func (h Health) withDefaults() Health {
 	h.Interval = cmp.Or(h.Interval, admission.DefaultHealthInterval)
 	h.Timeout = cmp.Or(h.Timeout, admission.DefaultHealthTimeout)
 	h.UnhealthyAfter = cmp.Or(h.UnhealthyAfter, admission.DefaultUnhealthyAfter)
-	h.HealthyAfter = cmp.Or(h.HealthyAfter, admission.DefaultHealthyAfter)
 	return h
 }
 
@@ -49,7 +50,7 @@ func (h Health) check() []string {
 	if h.Interval < 0 || h.Timeout < 0 || h.SlowStart < 0 {
 		msgs = append(msgs, "negative time in the health checks")
 	}
-	if h.UnhealthyAfter < 0 || h.HealthyAfter < 0 {
+	if h.UnhealthyAfter < 0 {
 		msgs = append(msgs, "negative number in the health checks")
 	}
 	return msgs
@@ -129,7 +130,7 @@ func (s *health) check(ok bool, cfg Health) (changed bool) {
 	}
 	s.failed = 0
 	if s.bad {
-		if s.good++; s.good >= cfg.HealthyAfter {
+		if s.good++; s.good >= healthyAfter {
 			*s = health{}
 			return true
 		}

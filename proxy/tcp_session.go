@@ -322,8 +322,8 @@ func (se *session) finish() {
 	se.done()
 	if cfg.AccessLog != AccessOff {
 		se.snapshot.logAccess(context.Background(), &accessEntry{
-			Record: rec, arrived: se.arrived, remote: se.conn.RemoteAddr().String(), client: se.info.Remote,
-			method: "TCP", path: se.info.Path, rawPath: se.info.Path, proto: "TCP", failure: se.failure,
+			Record: rec, remote: se.conn.RemoteAddr().String(), client: se.info.Remote,
+			method: "TCP", path: se.info.Path, proto: "TCP", failure: se.failure,
 		})
 	}
 }

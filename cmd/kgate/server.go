@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -34,8 +33,8 @@ type server struct {
 	log  *slog.Logger
 
 	metrics *telemetry.Metrics
-	// accessLines are what the access logs are written to.
-	accessLines []*telemetry.Queued
+	// accessLines is what the access log is written to.
+	accessLines *telemetry.Queued
 	tracer      trace.TracerProvider // nil: no traces
 	keys        peerKeys             // the node
 	clients     *downstream.Server
@@ -48,10 +47,9 @@ type server struct {
 	peerExpiry   atomic.Pointer[time.Time] // of trust
 	listening    atomic.Bool               // all of the above is set
 	read         atomic.Pointer[configRead]
-	// accessLog takes lines in JSON, commonLog lines in the common log format.
-	accessLog, commonLog *telemetry.Buffered
-	tokens               atomic.Pointer[[]string]
-	once                 oncelog.Limit
+	accessLog    *telemetry.Buffered // takes lines in JSON
+	tokens       atomic.Pointer[[]string]
+	once         oncelog.Limit
 
 	sockets               map[string][]net.Listener // open, and not served yet
 	activated             []*inherited              // those for clients that were open before
@@ -73,9 +71,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{}), again: make(chan chan<- rereading)}
 	s.undo = append(s.undo, s.closeSockets)
-	// JSON lines go to standard error, like all logs; lines in the common log format go to
-	// standard output.
-	s.accessLog, s.commonLog = s.openLog(os.Stderr), s.openLog(os.Stdout)
+	s.openLog()
 	s.read.Store(&configRead{at: time.Now()})
 	for _, step := range []func() error{s.readSecrets, s.openSockets, s.startNode, s.listenForClients, s.listenForOperators} {
 		if err := step(); err != nil {
@@ -93,13 +89,11 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	return s, nil
 }
 
-// openLog returns a writer of access log lines that never waits for the reader of w.
-func (s *server) openLog(w io.Writer) *telemetry.Buffered {
-	lines := telemetry.NewQueued(w)
-	s.accessLines = append(s.accessLines, lines)
-	b := telemetry.NewBuffered(lines)
-	s.undo = append(s.undo, func() error { lines.Close(logPatience); return nil }, b.Flush)
-	return b
+// openLog makes the access log; it never waits for the reader of its lines.
+func (s *server) openLog() {
+	s.accessLines = telemetry.NewQueued(os.Stderr)
+	s.accessLog = telemetry.NewBuffered(s.accessLines)
+	s.undo = append(s.undo, func() error { s.accessLines.Close(logPatience); return nil }, s.accessLog.Flush)
 }
 
 // readSecrets reads what the configuration keeps in files.
@@ -128,7 +122,7 @@ func (s *server) startNode() error {
 	if err != nil {
 		return err
 	}
-	s.metrics.CountDropped(telemetry.LogAccess, s.accessLines...)
+	s.metrics.CountDropped(telemetry.LogAccess, s.accessLines)
 	if endpoint := s.cfg.Telemetry.OTLPEndpoint; endpoint != "" {
 		tracing, err := otlp.New(otlp.Config{
 			Endpoint: endpoint, Gateway: s.cfg.Node.Name, Version: version, Metrics: s.metrics, Logger: s.log,
@@ -164,7 +158,7 @@ func (s *server) startNode() error {
 	peer, advertise := s.cfg.ForPeers()
 	cfg.Peers = kgate.Peers{
 		Listen: peer, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),
-		Lease: s.cfg.Cluster.Lease, Replicas: replicas(s.cfg.Cluster), TLS: s.trust.secure,
+		Lease: s.cfg.Cluster.Lease, TLS: s.trust.secure,
 		Insecure: true, // the file has been checked, with the names of its keys
 	}
 	if s.node, err = gateway.Start(s.ctx, cfg); err != nil {

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate"
@@ -19,11 +19,8 @@ import (
 // nodeConfig translates the part of the configuration that a reload may change.
 func (s *server) nodeConfig(cfg *config.Config) (gateway.Config, error) {
 	out := gateway.Config{
-		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
+		AccessLog: accessFormat(cfg.Log), AccessWriter: s.accessLog,
 		Config: kgate.Config{TrustedProxies: cfg.TrustedProxies}, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
-	}
-	if out.AccessLog == proxy.AccessJSON {
-		out.AccessWriter = s.accessLog
 	}
 	for i, r := range cfg.Routes {
 		pages, err := errorPages(r.ErrorPages)
@@ -86,7 +83,11 @@ func errorPage(p config.ErrorPage) (*proxy.ErrorPage, error) {
 	for i, s := range p.Status {
 		statuses[i] = s.String()
 	}
-	return proxy.NewErrorPage(statuses, cmp.Or(p.ContentType, "text/html; charset=utf-8"), string(text))
+	contentType := "text/html; charset=utf-8"
+	if strings.HasSuffix(strings.ToLower(p.File), ".txt") {
+		contentType = "text/plain; charset=utf-8"
+	}
+	return proxy.NewErrorPage(statuses, contentType, string(text))
 }
 
 // certificateFiles returns the certificates for clients, the default one first.
@@ -184,24 +185,11 @@ func accessFormat(l config.Log) proxy.AccessFormat {
 	switch {
 	case !l.Access:
 		return proxy.AccessOff
-	case l.AccessFormat == config.AccessCommon:
-		return proxy.AccessCommon
-	case l.AccessFormat == config.AccessCombined:
-		return proxy.AccessCombined
 	case l.Format == "json" && (l.Level == "info" || l.Level == "debug"):
 		return proxy.AccessJSON
 	default:
 		return proxy.AccessStructured
 	}
-}
-
-// replicas returns how many other gateways keep copies of tickets, as package kgate
-// knows it.
-func replicas(c config.Cluster) int {
-	if c.Replicas == 0 {
-		return -1
-	}
-	return c.Replicas
 }
 
 // upstreamTrust is how each pool's upstreams are reached over TLS.

@@ -19,7 +19,7 @@ var poolSettings = map[string]string{
 	"Name": "Name", "K": "K", "Binding": "EarlyBinding",
 	"Upstreams": "Upstreams", "Backup": "Backup",
 	"Health.Path": "Health.Path", "Health.Interval": "Health.Interval", "Health.Timeout": "Health.Timeout",
-	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter", "Health.SlowStart": "Health.SlowStart",
+	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.SlowStart": "Health.SlowStart",
 	"Queue.Timeout": "QueueTimeout", "Queue.Limit": "QueueLimit", "Queue.Order": "Fair", "Queue.Weights": "ClientWeights",
 	"Queue.PerClient.Key.Header": "ClientHeader", "Queue.PerClient.Limit": "ClientLimit", "Queue.PerClient.InFlight": "ClientInFlight",
 	"Queue.Page.Enabled": "Page", "Queue.Page.Keep": "", "Queue.Page.Template": "", // without a page these mean nothing

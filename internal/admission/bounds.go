@@ -10,8 +10,6 @@ import (
 const (
 	// DefaultLease of a new cluster.
 	DefaultLease = 3 * time.Second
-	// DefaultReplicas is how many other gateways keep copies of a gateway's tickets.
-	DefaultReplicas = 2
 	// DefaultQueueLimit bounds the requests of a pool that wait at one gateway, and
 	// DefaultQueueTimeout how long each of them waits.
 	DefaultQueueLimit   = 10_000
@@ -25,7 +23,6 @@ const (
 	DefaultHealthInterval        = 5 * time.Second
 	DefaultHealthTimeout         = 2 * time.Second
 	DefaultUnhealthyAfter        = 3
-	DefaultHealthyAfter          = 2
 	// DefaultTicketTTL is the longest time to live of a pool's tickets.
 	DefaultTicketTTL = time.Minute
 )
@@ -41,6 +38,9 @@ const (
 	LeastRate = 1 << 10
 	MaxRate   = 1 << 50
 )
+
+// Replicas is how many other gateways keep copies of a gateway's tickets.
+const Replicas = 2
 
 // Bounds of tickets, the same in the client, in the API and between gateways.
 const (

@@ -204,9 +204,6 @@ type Cluster struct {
 	// cluster; at least a second, agreed on when the cluster is founded. A round trip may
 	// take up to a tenth of it.
 	Lease time.Duration `yaml:"lease"`
-	// Replicas is the number of ring successors that keep copies of a gateway's tickets; 0
-	// counts as 1.
-	Replicas int `yaml:"replicas"`
 	// KeyFile holds the cluster key, the same on every gateway, which protects all
 	// traffic between them. One on each line: the first is used, all are accepted. It is
 	// read again when it changes.
@@ -279,9 +276,6 @@ type Log struct {
 	Level  string `yaml:"level"`  // the lowest level that is written
 	Format string `yaml:"format"` // the format of a line
 	Access bool   `yaml:"access"` // whether to write one line per request
-	// AccessFormat is the format of that line: as the other lines, or that of web
-	// servers, on standard output.
-	AccessFormat AccessFormat `yaml:"access_format"`
 }
 
 // Telemetry says where traces go.

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 // CORS lets web pages of other origins read the gateway's own answers on the route (why
@@ -18,10 +17,8 @@ type CORS struct {
 	// Credentials lets the pages read answers to requests with cookies.
 	Credentials bool `yaml:"credentials"`
 	// Preflight makes the gateway answer browsers' preflight requests for all methods and
-	// headers: they take no place in line.
+	// headers: they take no place in line. Browsers keep that answer for 10 minutes.
 	Preflight bool `yaml:"preflight"`
-	// MaxAge is how long browsers may keep that answer. 0: they decide.
-	MaxAge time.Duration `yaml:"max_age"`
 }
 
 func (v *validator) cors(key string, c CORS) {
@@ -42,12 +39,9 @@ func (v *validator) cors(key string, c CORS) {
 		}
 	}
 	switch {
-	case len(c.Origins) == 0 && (c.Credentials || c.Preflight || c.MaxAge != 0) && !v.src.broken(key+".origins"):
+	case len(c.Origins) == 0 && (c.Credentials || c.Preflight) && !v.src.broken(key+".origins"):
 		v.wrong(key, "has no origins", `write origins, such as ["https://app.example.com"]`)
 	case c.Credentials && slices.Contains(c.Origins, "*"):
 		v.wrong(key+".credentials", "cannot be combined with the origin *: any page could read what is meant for its visitor", "write the origins in place of *")
-	case c.MaxAge != 0 && !c.Preflight:
-		v.wrong(key+".max_age", "has no effect without preflight", "write preflight: true, too, or remove it")
 	}
-	v.duration(key+".max_age", c.MaxAge, 0)
 }

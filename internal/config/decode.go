@@ -268,6 +268,13 @@ var gone = map[string][2]string{
 	"cluster.gossip_key_file": {"gossip goes over the peer port, under its key", "remove it: cluster.tls or cluster.key_file is enough"},
 	"pools[].ask_interval":    {"it follows from the delay between the gateways", "remove it"},
 	"listen.hsts.preload":     {"nobody was known who needs it", "remove it"},
+	"cluster.replicas":        {"two other gateways keep copies of a gateway's tickets", "remove it"},
+	"log.access_format":       {"the access log has the format of the other lines", "remove it; log.format: json is the default"},
+
+	"pools[].health.healthy_after":        {"two good checks in a row are enough", "remove it"},
+	"routes[].cors.max_age":               {"browsers keep the answer for 10 minutes", "remove it"},
+	"error_pages[].content_type":          {"the file's name says it", "remove it; a file with plain text needs a name that ends in .txt"},
+	"routes[].error_pages[].content_type": {"the file's name says it", "remove it; a file with plain text needs a name that ends in .txt"},
 }
 
 var numbers = regexp.MustCompile(`\[\d+\]`)

@@ -23,9 +23,9 @@ func Default() *Config {
 			MaxHeaderBytes:     16 << 10,
 			WaitingHeaderBytes: 32 << 20,
 		},
-		Cluster:   Cluster{Lease: admission.DefaultLease, Replicas: admission.DefaultReplicas},
+		Cluster:   Cluster{Lease: admission.DefaultLease},
 		Drain:     Draining{Timeout: AutoDuration{Auto: true}, Waiting: WaitingRefuse},
-		Log:       Log{Level: "info", Format: "json", Access: true, AccessFormat: AccessStructured},
+		Log:       Log{Level: "info", Format: "json", Access: true},
 		Telemetry: Telemetry{SampleRatio: 0.01},
 		src:       newSource("", nil),
 	}
@@ -99,7 +99,7 @@ func DefaultPool() Pool {
 		Hold:    Hold{Max: 30 * time.Minute, Idle: 90 * time.Second},
 		Health: Health{
 			Interval: admission.DefaultHealthInterval, Timeout: admission.DefaultHealthTimeout,
-			UnhealthyAfter: admission.DefaultUnhealthyAfter, HealthyAfter: admission.DefaultHealthyAfter,
+			UnhealthyAfter: admission.DefaultUnhealthyAfter,
 		},
 		Reclaim:   admission.ReclaimLease,
 		Fence:     true,

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"mime"
-	"slices"
-)
+import "fmt"
 
 // ErrorPage is shown in place of the line of text with which the gateway itself
 // answers. Clients that prefer JSON get the problem document, and the upstream's
@@ -14,11 +10,9 @@ type ErrorPage struct {
 	// status itself wins, then the first.
 	Status []Status `yaml:"status"`
 	// File has the page, a template of Go's html/template with {{.Status}}, {{.Title}},
-	// {{.Detail}}, {{.RetryAfter}} (seconds, or 0) and {{.RequestID}}. A reload reads it
-	// again.
+	// {{.Detail}}, {{.RetryAfter}} (seconds, or 0) and {{.RequestID}}. A name that ends in .txt
+	// is plain text; all others are HTML. A reload reads it again.
 	File string `yaml:"file"`
-	// ContentType of the page. Empty: text/html; charset=utf-8.
-	ContentType string `yaml:"content_type"`
 }
 
 // Status is the status of an answer, or a class of them.
@@ -60,16 +54,6 @@ func (v *validator) errorPages(list string, pages []ErrorPage) {
 		}
 		if p.File == "" {
 			v.wrong(key+".file", "is missing", "write the name of a file with the page")
-		}
-		if p.ContentType == "" {
-			continue
-		}
-		kind, _, err := mime.ParseMediaType(p.ContentType)
-		switch {
-		case err != nil:
-			v.wrong(key+".content_type", quote(p.ContentType)+" is not a content type", "write one such as text/html; charset=utf-8")
-		case slices.Contains([]string{"application/json", "application/problem+json"}, kind):
-			v.wrong(key+".content_type", "cannot be JSON: clients that prefer JSON get the problem document", "write text/html or text/plain")
 		}
 	}
 }

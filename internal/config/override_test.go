@@ -51,7 +51,7 @@ func TestFlagsAlone(t *testing.T) {
 		t.Errorf("listen = %s, want %s", got, want)
 	}
 	got := fmt.Sprintf("%v %v %v %v %v", c.Node, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log, c.DrainTimeout())
-	if want := "{gw-1 gateway /tmp/x 10.0.0.1 } [10.0.0.2:7080] 3 {debug text true structured} 5m0s"; got != want {
+	if want := "{gw-1 gateway /tmp/x 10.0.0.1 } [10.0.0.2:7080] 3 {debug text true} 5m0s"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }

@@ -50,8 +50,8 @@ type Pool struct {
 	// Fence sends Kgate-Fence to the upstreams, which no two requests have alike:
 	// pool/founded/epoch/serial.
 	Fence bool `yaml:"fence"`
-	// Tickets opens the pool's ticket API on the client address, for at most a minute
-	// without a sign of the holder and hold.max in all.
+	// Tickets opens the pool's ticket API on the client address. A ticket lives for at most
+	// ticket_ttl without a sign of its holder, and holds its slot for at most hold.max.
 	Tickets bool `yaml:"tickets"`
 	// TicketTTL is the longest ttl of a ticket, 1 s to 10 m: for so long, and a lease,
 	// slots are missing after some losses.
@@ -115,8 +115,6 @@ type Health struct {
 	// UnhealthyAfter is how many failures in a row, of checks, or of requests without
 	// checks.
 	UnhealthyAfter int `yaml:"unhealthy_after"`
-	// HealthyAfter is how many good checks in a row.
-	HealthyAfter int `yaml:"healthy_after"`
 	// SlowStart is how long an upstream that is healthy again, or new beside others,
 	// takes to its whole share, from a tenth.
 	SlowStart time.Duration `yaml:"slow_start"`
@@ -293,7 +291,6 @@ func (v *validator) health(key string, h Health) {
 	v.duration(key+".interval", h.Interval, 100*time.Millisecond)
 	v.duration(key+".timeout", h.Timeout, 1)
 	v.whole(key+".unhealthy_after", h.UnhealthyAfter, 1, 1000)
-	v.whole(key+".healthy_after", h.HealthyAfter, 1, 1000)
 	v.duration(key+".slow_start", h.SlowStart, 0)
 }
 

@@ -213,7 +213,7 @@ func wordsOf(path string, t reflect.Type) []string {
 	}
 	known := map[reflect.Type]any{
 		reflect.TypeFor[admission.Binding](): bindings, reflect.TypeFor[admission.Reclaim](): reclaims, reflect.TypeFor[Waiting](): waitings, reflect.TypeFor[Role](): roles,
-		reflect.TypeFor[Order](): orders, reflect.TypeFor[AccessFormat](): accessFormats,
+		reflect.TypeFor[Order]():         orders,
 		reflect.TypeFor[ProxyProtocol](): proxyProtocols,
 	}
 	if list, ok := known[t]; ok {

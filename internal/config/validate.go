@@ -60,7 +60,6 @@ func (c *Config) problems() []error {
 	oneOf(v, "drain.waiting", c.Drain.Waiting, waitings)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)
-	oneOf(v, "log.access_format", c.Log.AccessFormat, accessFormats)
 	v.telemetry(c.Telemetry)
 	v.prefixes("trusted_proxies", c.TrustedProxies)
 	return v.errs
@@ -106,7 +105,6 @@ func (v *validator) cluster(c Cluster) {
 	if c.Lease > maxLease {
 		v.wrong("cluster.lease", c.Lease.String()+" is too long: the slots of a lost gateway come back no sooner", "write "+maxLease.String()+" or less")
 	}
-	v.whole("cluster.replicas", c.Replicas, 0, 16)
 	if c.KeyFile != "" && c.TLS.Enabled() {
 		v.wrong("cluster.key_file", "is given beside tls, which it replaces", "write one of them")
 	}

@@ -55,21 +55,6 @@ const (
 
 var orders = []Order{OrderFIFO, OrderFair}
 
-// AccessFormat is the format of the access log.
-type AccessFormat string
-
-// The formats.
-const (
-	// AccessStructured is a line with attributes, as all the others.
-	AccessStructured AccessFormat = "structured"
-	// AccessCommon is the Common Log Format.
-	AccessCommon AccessFormat = "common"
-	// AccessCombined is the Common Log Format with referer and user agent.
-	AccessCombined AccessFormat = "combined"
-)
-
-var accessFormats = []AccessFormat{AccessStructured, AccessCommon, AccessCombined}
-
 // ProxyProtocol is the version of the PROXY header that an upstream gets.
 type ProxyProtocol string
 

@@ -119,9 +119,6 @@ type Config struct {
 	Pools map[string]PoolConfig
 	// DataDir keeps tickets over a restart; empty: in memory only.
 	DataDir string
-	// Replicas is the number of ring successors that keep a gateway's tickets. 0 counts as
-	// 1: a successor without a copy takes it for sure that nothing was told.
-	Replicas int
 	// Suspect is called with an upstream that has a k of its own and that another gateway could
 	// not reach. Nil: nobody wants to know.
 	Suspect func(pool, upstream string)
@@ -141,9 +138,6 @@ func (c Config) Validate() error {
 	var errs []error
 	if c.Observer == nil {
 		errs = append(errs, errors.New("Observer is nil: set one"))
-	}
-	if c.Replicas < 0 {
-		errs = append(errs, fmt.Errorf("a Replicas of %d: use 0 or a positive number", c.Replicas))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%w: %w", errConfig, errors.Join(errs...))

@@ -128,7 +128,7 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 	if spec.Tickets > 0 {
 		disk = p.disk.state()
 	}
-	p.apply(p.core.Follow(p.clock(), view.ForPool(spec, p.self, p.cfg.Replicas), disk))
+	p.apply(p.core.Follow(p.clock(), view.ForPool(spec, p.self, admission.Replicas), disk))
 	if p.isDown() {
 		p.refuse(admission.UpstreamDown)
 	}

@@ -66,8 +66,6 @@ type Peers struct {
 	Gossip Gossip
 	// Lease is how long a gateway may admit without news of the others.
 	Lease time.Duration
-	// Replicas is how many other gateways keep copies of this one's tickets.
-	Replicas int
 }
 
 // Links is the configuration of the links.

@@ -11,6 +11,7 @@ import (
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
@@ -133,7 +134,7 @@ func (p *peers) members(view *membership.View) []admin.Member {
 			Self: m.Name == p.cfg.Name, LinkUp: m.Name == p.cfg.Name || link.Up, Witness: m.Witness, // itself also as it was
 		}
 		if !m.Witness {
-			member.Copies = view.Ring().Successors(m.Name, p.cfg.Peers.Replicas)
+			member.Copies = view.Ring().Successors(m.Name, admission.Replicas)
 		}
 		if link.RTT > 0 {
 			rtt := millis(link.RTT)

@@ -29,7 +29,7 @@ type pools struct {
 func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) (*pools, error) {
 	g, err := gateway.New(gateway.Config{
 		Suspect: suspect,
-		Pools:   cfg.limits(), Replicas: cfg.Peers.Replicas, DataDir: cfg.DataDir,
+		Pools:   cfg.limits(), DataDir: cfg.DataDir,
 		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger,
 	})
 	return &pools{gateway: g, peers: p, log: cfg.Logger, servers: &servers{pools: cfg.Pools, lookUp: proxy.LookUp}}, err

@@ -61,8 +61,6 @@ type Options struct {
 	TLS *TLSFiles
 	// Lease of a gateway; default: [Lease] of kgate's default.
 	Lease time.Duration
-	// Replicas of tickets; 0: kgate's default.
-	Replicas int
 	// Pools beside the one, each reached under /NAME/, or at Cluster.TCP if its
 	// upstream is tcp://host:port.
 	Pools []Pool
@@ -312,9 +310,6 @@ func (c *Cluster) config(name string, expect int, listen [3]string, token string
 		write("  tls: {ca: %q, cert: %q, key: %q}\n", tls.CA, tls.Cert, tls.Key)
 	}
 	write("  lease: %v\n", o.Lease)
-	if o.Replicas > 0 {
-		write("  replicas: %d\n", o.Replicas)
-	}
 	write("log: {access: false}\n")
 	if role == "witness" {
 		return b.String()

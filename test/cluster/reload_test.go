@@ -80,13 +80,13 @@ func TestReload(t *testing.T) {
 	answers := r.line(waiters)
 	for i, g := range c.Gateways {
 		r.edit(i, before, after, "timeout: 1m0s", "timeout: 20ms", "routes:\n", fmt.Sprintf(newRoutes, after, after),
-			"expect: 3", "expect: 3\n  replicas: 1")
+			"expect: 3", "expect: 2")
 		if i == 0 {
 			r.edit(i, "limit: 20000", "limit: 1")
 		}
 		r.hangUp(g, "reloaded")
 		r.expectChange(g, "configuration changed", "pools[pool].queue.timeout", "1m", "20ms")
-		r.expectChange(g, "configuration changed: needs a restart", "cluster.replicas", "2", "1")
+		r.expectChange(g, "configuration changed: needs a restart", "cluster.bootstrap_expect", "3", "2")
 		if got := <-r.ask(i, "new/"); got.status != http.StatusOK || got.body != "new" {
 			t.Errorf("%s, the new route: %+v", g.Name, got)
 		}
@@ -298,7 +298,7 @@ func (r *reloading) expectBadFile(g *Gateway) {
 	}
 	began := time.Now()
 	r.hangUp(g, "reloaded")
-	if rec := g.Log.Records("reloaded"); rec[len(rec)-1]["changes"] != 1.0 { // replicas still wait for a restart
+	if rec := g.Log.Records("reloaded"); rec[len(rec)-1]["changes"] != 1.0 { // bootstrap_expect still waits for a restart
 		r.t.Errorf("%v after %v", rec, time.Since(began))
 	}
 }

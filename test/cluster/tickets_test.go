@@ -276,9 +276,9 @@ func compareFences(a, b string) int {
 	return cmp.Or(cmp.Compare(x.number, y.number), cmp.Compare(x.serial, y.serial))
 }
 
-// TestTicketThatNobodyKnows kills a gateway that has just joined, and with it the only one
-// that has a copy of its ticket. The next one on the ring has been there all the time, but
-// was not the successor: nobody may give the ticket's slot away.
+// TestTicketThatNobodyKnows kills a gateway that has just joined, and with it the two
+// that have copies of its ticket. The next one on the ring has been there all the time, but
+// was no successor: nobody may give the ticket's slot away.
 func TestTicketThatNobodyKnows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
@@ -288,7 +288,7 @@ func TestTicketThatNobodyKnows(t *testing.T) {
 	lease := Lease(time.Second)
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 60*time.Millisecond) }))
 	judge.Keep()
-	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease, Replicas: 1})
+	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease})
 	o := newOffice(t, c.Gateways)
 	tk := o.request(t, PoolName, time.Minute) // the pool has tickets from now on
 	o.release(t, &tk)
@@ -297,7 +297,10 @@ func TestTicketThatNobodyKnows(t *testing.T) {
 	for _, g := range c.Gateways {
 		names = append(names, g.Name)
 	}
-	successor := slices.Index(names, chordring.New(names).Successors(fresh.Name, 1)[0])
+	lost := []*Gateway{fresh}
+	for _, successor := range chordring.New(names).Successors(fresh.Name, 2) {
+		lost = append(lost, c.Gateways[slices.Index(names, successor)])
+	}
 	o.gateways = []*Gateway{fresh}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -314,7 +317,7 @@ func TestTicketThatNobodyKnows(t *testing.T) {
 	began := time.Now()
 	StartLoad(t, c.Gateways, LoadOptions{Clients: k})
 	Span(t, lease/2) // the slots are in use everywhere
-	for _, g := range []*Gateway{c.Gateways[successor], fresh} {
+	for _, g := range lost {
 		if err := g.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

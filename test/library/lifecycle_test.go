@@ -200,7 +200,6 @@ func TestStartThatFails(t *testing.T) {
 		"weights alone": {t.Context(), func(c *kgate.Config) { c.Pools[0].ClientWeights = map[string]float64{"a": 1} }, "without Fair"},
 		"a hold":        {t.Context(), func(c *kgate.Config) { c.Pools[0].HoldMax = -1 }, "Config.Pools[0].HoldMax: it is -1ns"},
 		"a name":        {t.Context(), func(c *kgate.Config) { c.Name = "a\nb" }, "without control characters"},
-		"no copies":     {t.Context(), func(c *kgate.Config) { c.Peers.Replicas = -1 }, "how many nodes keep copies"},
 		"any address":   {t.Context(), func(c *kgate.Config) { c.Peers.Advertise = netip.IPv4Unspecified() }, "one address of this machine"},
 		"two of a name": {t.Context(), func(c *kgate.Config) { c.Pools = append(c.Pools, c.Pools[0]) }, "there are two"},
 		"open to all":   {t.Context(), func(c *kgate.Config) { c.Peers.Listen = ":0" }, "set Key"},
