@@ -84,7 +84,7 @@ var exampleRuns = map[string]func(*example){
 	},
 	"error-pages.yaml": func(e *example) {
 		res, body := e.get("/", "Accept", "text/html", "X-Request-ID", "mine")
-		if res.StatusCode != 404 || body != "error.txt: 404 Not Found mine" || res.Header.Get("Content-Type") != "text/plain" {
+		if res.StatusCode != 404 || body != "error.txt: 404 Not Found mine" || res.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 			e.Errorf("a browser got %v %q", res.Status, body)
 		}
 		if res, body := e.get("/", "Accept", "application/json"); !strings.Contains(body, `"status":404`) {
