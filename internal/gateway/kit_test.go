@@ -51,10 +51,11 @@ type node struct {
 	seen    *membership.View // newest view that has reached it
 	until   time.Time        // end of its lease
 	changed chan struct{}
-	cut     bool // nothing goes in or out
-	asks    int  // for places in line
-	alone   int  // of them, by SendNow
-	asked   int  // calls of other gateways
+	cut     bool      // nothing goes in or out
+	asks    int       // for places in line
+	alone   int       // of them, by SendNow
+	asked   int       // calls of other gateways
+	stalled time.Time // until then it takes in no call
 }
 
 // lossFunc is a Holder.
@@ -543,6 +544,14 @@ func (n *node) Call(ctx context.Context, to transport.To, q transport.Question) 
 	case <-peer.done:
 		return nil, transport.ErrLinkDown
 	default:
+	}
+	n.fleet.mu.Lock()
+	stalls := time.Until(peer.stalled)
+	n.fleet.mu.Unlock()
+	if stalls > 0 {
+		time.AfterFunc(stalls, func() { _, _ = peer.Answer(n.fleet.t.Context(), transport.Caller{Name: n.name}, q.Name, q.Body) })
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	answer, err := peer.Answer(ctx, transport.Caller{Name: n.name}, q.Name, q.Body)
 	if _, cut := n.reach(to.Name); cut {

@@ -21,6 +21,8 @@ const (
 	sharesEvery = 250 * time.Millisecond
 	// sharesKeep is how long home, and a gateway that home does not answer, go by what they were told.
 	sharesKeep = 4 * sharesEvery
+	// heardKeep is how long home remembers the number of what a gateway has told.
+	heardKeep = time.Minute
 	// maxShares is how many clients a gateway tells of at once, and remembers that are not here.
 	maxShares = 256
 )
@@ -57,9 +59,10 @@ type shares struct {
 	heard map[kmutex.Node]heard
 }
 
-// heard is who is at a gateway.
+// heard is what a gateway has told last: the number of that, and who is there.
 type heard struct {
 	at      time.Time
+	number  uint64
 	clients map[string]presence
 }
 
@@ -69,8 +72,10 @@ type presence struct {
 	Owes  float64 // see share
 }
 
-// told is what a gateway tells home.
+// told is what a gateway tells home. It is told again until home answers: by its number home knows that
+// it has counted it.
 type told struct {
+	Number  uint64
 	Start   float64
 	Clients []toldShare
 }
@@ -157,7 +162,8 @@ func (q *shares) tell(here map[string]presence) told {
 // hear takes in, at home, what another gateway tells, and returns the totals. Here are home's own
 // clients.
 func (q *queue) hear(now time.Time, from kmutex.Node, in told, here map[string]presence) totals {
-	h := heard{now, make(map[string]presence)}
+	h := heard{now, in.Number, make(map[string]presence)}
+	counted := q.heard[from].number == in.Number
 	q.start = max(q.start, in.Start)
 	for _, c := range in.Clients {
 		key := string(c.Client)
@@ -166,7 +172,9 @@ func (q *queue) hear(now time.Time, from kmutex.Node, in told, here map[string]p
 			s = q.share(key)
 			s.served = max(s.served, c.Known)
 		}
-		s.served += c.More
+		if !counted {
+			s.served += c.More
+		}
 		if c.Here {
 			h.clients[key] = c.presence
 		}
@@ -229,8 +237,11 @@ func (q *queue) weight(key string) float64 {
 // lookAround takes in, at home, who is elsewhere, and finds the start.
 func (q *queue) lookAround(now time.Time, here map[string]presence) {
 	for node, h := range q.heard {
-		if now.Sub(h.at) >= sharesKeep {
+		switch age := now.Sub(h.at); {
+		case age >= heardKeep:
 			delete(q.heard, node)
+		case age >= sharesKeep:
+			q.heard[node] = heard{h.at, h.number, nil}
 		}
 	}
 	elsewhere := q.but(0)

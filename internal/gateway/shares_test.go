@@ -311,8 +311,13 @@ func TestFairNames(t *testing.T) {
 func TestSharesOutliveHome(t *testing.T) {
 	now := time.Now()
 	home, here, next := newQueue(), newQueue(), newQueue()
+	number := uint64(0)
 	tell := func(to *queue) {
 		sent := here.tell(map[string]presence{"x": {Waits: true, Owes: 3}})
+		number++
+		sent.Number = number
+		number++
+
 		here.learn(now, sent, to.hear(now, 1, sent, map[string]presence{"y": {Waits: true}}))
 	}
 	home.share("y").charge(2)
@@ -332,6 +337,36 @@ func TestSharesOutliveHome(t *testing.T) {
 	if far, near := here.floor(now, 11), here.floor(now.Add(sharesKeep), 11); far != 2 || near != 11 {
 		t.Errorf("the least is %v with news of home, and %v without", far, near)
 	}
+}
+
+// TestSharesOfStalledHome: home stands still for longer than gateways wait for its answer, and takes in then
+// what they have told meanwhile. It counts it once.
+func TestSharesOfStalledHome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const k, end, hold = 6, 20 * time.Second, 50 * time.Millisecond
+		f := newFleet(t, 2, k, admission.BindingLate, time.Millisecond, PoolConfig{Fair: true})
+		all := f.all()
+		d := newDemands(t, k, 0)
+		home, other := all[0], all[1]
+		time.Sleep(time.Second)
+		if home.Status(testPool).Home != home.self {
+			home, other = other, home
+		}
+		d.keep(other, "x", 2*k, hold, 0, end)
+		time.Sleep(end / 2)
+		f.mu.Lock()
+		home.stalled = time.Now().Add(3500 * time.Millisecond)
+		f.mu.Unlock()
+		d.Wait()
+		time.Sleep(sharesKeep)
+		p := home.pool(testPool)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		// Nobody waits any more: all begin with what the most served one has had.
+		if counted, had := p.start, d.had["x"].Seconds(); math.Abs(counted-had) > 0.1 {
+			t.Errorf("the client has had %.2f slot-seconds, home has counted %.2f", had, counted)
+		}
+	})
 }
 
 func newQueue() *queue { return &queue{shares: newShares(), bound: -1} }

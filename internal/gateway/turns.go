@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // turns is when a pool in the order fair counts its clients' shares, and tells home.
@@ -13,6 +14,9 @@ type turns struct {
 	timer   *time.Timer
 	running bool
 	telling bool
+	number  uint64
+	open    told        // that home has not answered; of number 0: nothing
+	home    kmutex.Node // that was told it
 }
 
 // countShares charges those who hold slots, and tells home.
@@ -27,10 +31,11 @@ func (p *poolDriver) countShares() {
 	home := p.spec.Home == p.self
 	if home {
 		p.lookAround(now, here)
+		p.turns.open = told{}
 	}
-	told := p.tell(here)
+	news := p.tell(here)
 	p.forget(now, here)
-	if len(told.Clients) == 0 {
+	if len(news.Clients) == 0 {
 		return
 	}
 	p.turns.running = true
@@ -39,16 +44,23 @@ func (p *poolDriver) countShares() {
 	if home || !known || p.turns.telling || p.ctx.Err() != nil {
 		return
 	}
+	if p.turns.open.Number == 0 || p.turns.home != m.Node {
+		p.turns.number++
+		news.Number = p.turns.number
+		p.turns.open, p.turns.home = news, m.Node
+	}
+	news = p.turns.open
 	p.turns.telling = true
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(p.ctx, sharesKeep)
 		defer cancel()
 		var answer totals
-		err := p.call(ctx, m, sharesCall+p.name, told, &answer)
+		err := p.call(ctx, m, sharesCall+p.name, news, &answer)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.turns.telling = false; err == nil && p.alive() {
-			p.learn(p.now(), told, answer)
+			p.turns.open = told{}
+			p.learn(p.now(), news, answer)
 			p.settle()
 		}
 	})

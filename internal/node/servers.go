@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,7 +83,11 @@ func (s *servers) look(ctx context.Context, log *slog.Logger, c cluster, self km
 	s.mu.Unlock()
 	for i := range pools {
 		p := &pools[i]
-		for _, u := range p.named() {
+		// The one that has waited longest comes first: names that change all the time take turns.
+		named := slices.SortedStableFunc(slices.Values(p.named()), func(a, b *url.URL) int {
+			return s.seen(p.Name, a).next.Compare(s.seen(p.Name, b).next)
+		})
+		for _, u := range named {
 			spec, known := c.View().Pool(p.Name)
 			if !known || self == 0 || spec.Home != self || spec.Classes == nil {
 				delete(s.names, p.Name)
@@ -119,7 +125,7 @@ func (s *servers) seen(pool string, u *url.URL) *nameSeen {
 func (s *servers) propose(ctx context.Context, log *slog.Logger, c cluster, spec membership.Pool, u *url.URL, seen *nameSeen) bool {
 	ctx, cancel := context.WithTimeout(ctx, serversTimeout)
 	defer cancel()
-	found := s.find(ctx, log, u, &seen.failed)
+	found := s.find(ctx, log, u, spec.Classes, &seen.failed)
 	if len(found) == 0 {
 		return false
 	}
@@ -155,14 +161,30 @@ func (n *nameSeen) missed(spec membership.Pool, name string, found []string) (ke
 	return kept
 }
 
-// find looks a name up, and logs when that begins to fail.
-func (s *servers) find(ctx context.Context, log *slog.Logger, u *url.URL, failed *bool) []string {
+// errOtherKind says what to do if it is meant.
+var errOtherKind = errors.New("its addresses are of the other kind now, IPv6 or IPv4, and may be those of the same servers; " +
+	"if they have moved for good, add them with kgate pool set, and give the old ones k 0")
+
+// find looks up a name of a pool with these classes, and logs when that begins to fail. A server may have
+// an address of either kind, and would have its k twice: while the name has one of one kind, those of the
+// other do not count.
+func (s *servers) find(ctx context.Context, log *slog.Logger, u *url.URL, classes []membership.Class, failed *bool) []string {
 	found, err := s.lookUp(ctx, u)
+	if err == nil && len(found) > 0 && slices.ContainsFunc(classes, func(c membership.Class) bool {
+		return c.Name == admission.UpstreamURL(u) && (c.K > 0 || len(c.Tokens) > 0) && isIPv6(c.Upstream) != isIPv6(found[0])
+	}) {
+		found, err = nil, errOtherKind
+	}
 	if len(found) == 0 && !*failed {
 		log.Warn("the servers of a name cannot be looked up: they stay as they were", slog.Any("error", err))
 	}
 	*failed = len(found) == 0
 	return found
+}
+
+func isIPv6(server string) bool {
+	u, err := url.Parse(server)
+	return err == nil && strings.Contains(u.Hostname(), ":")
 }
 
 // defineNamed proposes a pool with the servers that its names have, unless the cluster has the pool,
@@ -180,7 +202,7 @@ func (p *pools) defineNamed(ctx context.Context, pool *Pool, spec *membership.Po
 		for i, u := range pool.named() {
 			timed, cancel := context.WithTimeout(ctx, serversTimeout)
 			log := p.log.With(slog.String("pool", pool.Name), slog.String("name", u.Host))
-			for _, server := range p.servers.find(timed, log, u, &failed[i]) {
+			for _, server := range p.servers.find(timed, log, u, listed, &failed[i]) {
 				if !slices.ContainsFunc(spec.Classes, func(have membership.Class) bool { return have.Upstream == server }) {
 					spec.Classes = append(spec.Classes, membership.Class{Upstream: server, K: admission.UpstreamKEach(u), Name: admission.UpstreamURL(u)})
 				}

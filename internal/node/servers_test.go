@@ -128,6 +128,72 @@ func TestServersFollowed(t *testing.T) {
 	})
 }
 
+// TestServersInTurn: a name whose servers change with each look-up does not keep others from being looked up.
+func TestServersInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &tableOnly{t: t, pool: membership.Pool{Name: "llm", K: 2, Epoch: 1, Home: 7, Classes: []membership.Class{{Upstream: server(1), K: 2, Name: "http://a.test"}}}}
+		asked, last := make(map[string]int), 0
+		s := &servers{lookUp: func(_ context.Context, u *url.URL) ([]string, error) {
+			asked[u.Host]++
+			if u.Host != "c.test" {
+				last++
+				return []string{server(last%100 + 1)}, nil
+			}
+			return []string{server(200)}, nil
+		}}
+		pool := proxy.Pool{Name: "llm", Transport: proxy.Transport{Resolve: time.Second}}
+		for _, host := range []string{"a.test", "b.test", "c.test"} {
+			pool.Upstreams = append(pool.Upstreams, &url.URL{Scheme: "http", Host: host, Fragment: "k_each=2"})
+		}
+		s.configure([]Pool{{Pool: pool}})
+		for range 60 {
+			s.look(t.Context(), slog.New(slog.DiscardHandler), c, 7)
+			time.Sleep(serversEvery)
+		}
+		if asked["a.test"] < 20 || asked["b.test"] < 20 || asked["c.test"] < 20 || c.k(server(200)) != 2 {
+			t.Errorf("look-ups: %v; k of the last name's server is %d", asked, c.k(server(200)))
+		}
+	})
+}
+
+// TestServersOfOneKind: an answer that lacks addresses of one kind, beside one with those of the other, gives
+// no server its k twice.
+func TestServersOfOneKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const four, six, six2 = "http://10.0.0.1:8000", "http://[2001:db8::1]:8000", "http://[2001:db8::2]:8000"
+		for _, kinds := range [][3]string{{four, six, six2}, {six, four, server(2)}} {
+			has, other, more := kinds[0], kinds[1], kinds[2]
+			c := &tableOnly{t: t, pool: membership.Pool{Name: "llm", K: 3, Epoch: 1, Home: 7, Classes: []membership.Class{
+				{Upstream: has, K: 2, Name: "http://a.test:8000"}, {Upstream: "http://listed", K: 1},
+			}}}
+			var answer []string
+			s := &servers{lookUp: func(context.Context, *url.URL) ([]string, error) { return slices.Clone(answer), nil }}
+			s.configure([]Pool{{Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{{Scheme: "http", Host: "a.test:8000", Fragment: "k_each=2"}}}}})
+			var log strings.Builder
+			run := func(now ...string) {
+				answer = now
+				for range 10 {
+					s.look(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), c, 7)
+					time.Sleep(serversEvery)
+				}
+			}
+			run(has)
+			run(other, more)
+			if c.k(has) != 2 || c.k(other) != -1 || c.k(more) != -1 || strings.Count(log.String(), "of the other kind now") != 1 {
+				t.Errorf("the table is %+v; log:\n%s", c.pool.Classes, log.String())
+			}
+			c.pool.Classes[0].K, c.pool.Classes[0].Tokens, c.pool.K = 0, kmutex.TokenSet{1}, 1 // by command; requests run
+			if run(other); c.k(other) != -1 {
+				t.Error("it may have its k twice while requests run")
+			}
+			c.pool.Classes[0].Tokens = nil // none runs
+			if run(other); c.k(other) != 2 || c.k(has) > 0 {
+				t.Errorf("the table is %+v", c.pool.Classes)
+			}
+		}
+	})
+}
+
 // TestServersFlap: whatever a name server answers, epochs begin at most once a second, and what all
 // answers have is in use.
 func TestServersFlap(t *testing.T) {
