@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,8 @@ func (r *rate) UnmarshalText(text []byte) error {
 
 // planCommand predicts the waits of a pool.
 type planCommand struct {
-	K        int                `name:"k" help:"Slots over all gateways (needed unless --p99 is given)."`
+	K        int                `name:"k" help:"Slots over all gateways (needed unless --p99 or --upstreams is given)."`
+	Each     []int              `name:"upstreams" placeholder:"K,..." help:"The k of each upstream, where each has its own: how long requests wait, and how long without one of them."`
 	Gateways int                `name:"gateways" default:"3" help:"Number of gateways, each with the same load."`
 	Rate     rate               `name:"rate" required:"" placeholder:"6/s" help:"Requests over all gateways: 6/s, 90/min, 2000/h."`
 	HoldMean time.Duration      `name:"hold-mean" placeholder:"TIME" help:"Mean time that a request is in flight (needed unless --from-metrics is given)."`
@@ -57,14 +59,23 @@ from running gateways; a URL gives a finer SCV than a file in the text format.
 Examples:
   kgate plan --k 16 --gateways 5 --rate 6/s --hold-mean 2s --hold-scv 3
   kgate plan --gateways 3 --rate 40/s --hold-mean 150ms --p99 1s
+  kgate plan --upstreams 2,2,4 --rate 3/s --hold-mean 1500ms
   kgate plan --k 16 --rate 6/s --from-metrics http://127.0.0.1:9080/metrics --pool downloads
 
 Exit codes: 0 answered, 1 no k meets the goal, 2 wrong command line.`
 }
 
 func (c *planCommand) Validate() error {
-	if c.K == 0 && c.P99 == 0 {
-		return errors.New("give --k, or --p99 to find a k")
+	if c.K == 0 && c.P99 == 0 && len(c.Each) == 0 {
+		return errors.New("give --k, or --p99 to find a k, or --upstreams")
+	}
+	if len(c.Each) > 0 && (c.K != 0 || c.P99 != 0) {
+		return errors.New("with --upstreams, k is the sum: give neither --k nor --p99")
+	}
+	for _, k := range c.Each {
+		if k < 1 {
+			return fmt.Errorf("the k of an upstream is %d: it must be at least 1", k)
+		}
 	}
 	if c.P99 < 0 || c.Seeds < 1 || c.Entries < 1 {
 		return errors.New("--p99 cannot be negative, and --seeds and --entries must be at least 1")
@@ -84,8 +95,12 @@ func (c *planCommand) Validate() error {
 }
 
 func (c *planCommand) question() plan.Question {
+	k := c.K
+	for _, each := range c.Each {
+		k += each
+	}
 	return plan.Question{
-		K: c.K, Gateways: c.Gateways, Rate: float64(c.Rate), HoldMean: c.HoldMean, HoldSCV: c.HoldSCV,
+		K: k, Gateways: c.Gateways, Rate: float64(c.Rate), HoldMean: c.HoldMean, HoldSCV: c.HoldSCV,
 		Latency: c.Latency, Seeds: c.Seeds, Entries: c.Entries,
 	}
 }
@@ -118,7 +133,11 @@ func (c *planCommand) Run(std streams) error {
 			q.K = k
 		}
 	}
-	answers, err := q.Compare(ctx)
+	ask := q.Compare
+	if len(c.Each) > 0 {
+		ask = func(ctx context.Context) ([]plan.Answer, error) { return q.WithoutOne(ctx, c.Each) }
+	}
+	answers, err := ask(ctx)
 	b.Close()
 	if err != nil {
 		return err
@@ -139,8 +158,8 @@ func (c *planCommand) Run(std streams) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if late, early := answers[0], answers[1]; late.Unstable != "" && q.Load() < 1 {
-		fmt.Fprintf(out, "\nWhat helps: %s.\n", advice(q, early.Unstable == ""))
+	if answers[0].Unstable != "" && q.Load() < 1 {
+		fmt.Fprintf(out, "\nWhat helps: %s.\n", advice(q, len(c.Each) == 0 && answers[1].Unstable == ""))
 	}
 	return nil
 }

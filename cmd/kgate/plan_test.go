@@ -56,9 +56,18 @@ func TestPlan(t *testing.T) {
 	if strings.Contains(out, "early          grows") {
 		t.Errorf("early binding grows:\n%s", out)
 	}
+	out, _ = planRun(t, exitOK, append(load, "--upstreams", "2,2,4")...)
+	for _, want := range []string{"k = 8 over", "load 0.5;", "\nlate ", "\nwithout one of k 2 ", "\nwithout one of k 4   grows without end: 4 slots are needed"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not printed:\n%s", want, out)
+		}
+	}
+	if out, _ = planRun(t, exitOK, append(load, "--upstreams", "6")...); !strings.Contains(out, "without one of k 6   none: all are refused") {
+		t.Errorf("one upstream:\n%s", out)
+	}
 	// More gateways than slots: the first requests have to wait for messages.
 	planRun(t, exitFailure, "--gateways", "100", "--rate", "10/s", "--hold-mean", "20ms", "--entries", "300", "--seeds", "2", "--p99", "1ns")
-	for _, wrong := range [][]string{load, append(load, "--k", "-1"), append(load, "--k", "3", "--rate", "0/s"), append(load, "--k", "3", "--rate", "5/fortnight")} {
+	for _, wrong := range [][]string{load, append(load, "--k", "-1"), append(load, "--k", "3", "--rate", "0/s"), append(load, "--k", "3", "--upstreams", "2"), append(load, "--upstreams", "2,0"), append(load, "--k", "3", "--rate", "5/fortnight")} {
 		if _, err := planRun(t, exitUsage, wrong...); !strings.Contains(err, "kgate") {
 			t.Errorf("%v: %s", wrong, err)
 		}

@@ -112,6 +112,37 @@ func (q Question) Compare(ctx context.Context) ([]Answer, error) {
 	return answers, nil
 }
 
+// WithoutOne answers, under late binding, for a pool whose upstreams have these k of their own, and for it
+// without one of them, of each k. The question's own k does not matter.
+func (q Question) WithoutOne(ctx context.Context, each []int) ([]Answer, error) {
+	sum := 0
+	for _, k := range each {
+		sum += k
+	}
+	q.K = sum
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	q = q.withDefaults()
+	lost := slices.Compact(slices.Sorted(slices.Values(each)))
+	var answers []Answer
+	for _, k := range append([]int{0}, lost...) {
+		a := Answer{Name: fmt.Sprintf("without one of k %d", k)}
+		if k == 0 {
+			a.Name = "late"
+		}
+		if q.K = sum - k; q.K == 0 {
+			a.Unstable = "none: all are refused"
+		} else if a.Unstable = q.unstable(false); a.Unstable == "" {
+			if err := q.ask(ctx, fairk.Late(), &a); err != nil {
+				return nil, err
+			}
+		}
+		answers = append(answers, a)
+	}
+	return answers, nil
+}
+
 // unstable says why no simulation can tell a wait.
 func (q Question) unstable(split bool) string {
 	switch {
