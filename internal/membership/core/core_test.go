@@ -492,6 +492,21 @@ func TestLostOneLeaves(t *testing.T) {
 	w.until(4*time.Second, func() bool { return o.Left && len(w.Leader().Core.Voters()) < 3 })
 }
 
+// A member that is none of raft's servers any more, since it came back while it was taken off them, sees no views: it is
+// suspended, and comes back as both.
+func TestMemberWithoutServer(t *testing.T) {
+	for seed := range uint64(10) {
+		w := started(t, seed, 4, time.Second)
+		l := w.Leader()
+		o := w.other(l)
+		core.TakeServer(l.Core, o.Core.ID())
+		l.Step(core.Woken{})
+		w.run(w.lease / 10)
+		w.define()
+		w.until(3*w.lease, func() bool { return w.whole(w.hosts...) && len(o.Core.Voters()) == 3 })
+	}
+}
+
 // One whose disk hangs cannot see that it is out. It leaves when its lease is over.
 func TestLeavesWithoutDisk(t *testing.T) {
 	w := started(t, 1, 2, time.Second)

@@ -26,3 +26,8 @@ func Raft(m *pb.Message) Message { return Message{raft: m} }
 
 // Heard returns when a leader has taken the newest renewal of a member.
 func Heard(c *Core, of kmutex.Node) time.Duration { at, _ := c.l.grantor.Heard(of); return at }
+
+// TakeServer has a leader take a process off raft's servers.
+func TakeServer(c *Core, id ID) {
+	c.changeConf(&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(id))}}})
+}

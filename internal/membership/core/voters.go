@@ -64,9 +64,6 @@ func (c *Core) reconcileVoters() {
 		return
 	}
 	l.changing = 0
-	if c.restoreServer() {
-		return
-	}
 	servers := c.assess()
 	cc, odd := &pb.ConfChangeV2{}, 0
 	for range 2 * len(servers) {
@@ -141,19 +138,6 @@ func votes(servers []leader.Server) int {
 		}
 	}
 	return n
-}
-
-// restoreServer makes a member one of raft's servers that has been taken away from them while it
-// was let in. It reports whether there was one.
-func (c *Core) restoreServer() bool {
-	in := c.inConf()
-	for _, m := range c.machine.View().Members {
-		if id := serverID(m.Server); id != 0 && !in[id] {
-			c.addLearner(id, views.Join{Name: m.Name, Boot: m.Boot, PeerAddr: m.PeerAddr, Server: m.Server, Witness: m.Witness})
-			return true
-		}
-	}
-	return false
 }
 
 // addLearner has one entry make a gateway a server without a vote and a member.
