@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -88,7 +87,7 @@ func (f *Fault) meet(t *testing.T) met {
 		look()
 		time.Sleep(time.Second)
 	}
-	f.follow(t, n)
+	n.follow(t, fired)
 	f.judge(t, m, fired)
 	return m
 }
@@ -111,25 +110,6 @@ func (f *Fault) judge(t *testing.T, m met, fired []string) {
 	for _, a := range fired {
 		if !slices.Contains(f.alerts, a) && !slices.Contains(f.also, a) {
 			t.Errorf("%s fired, too", a)
-		}
-	}
-}
-
-// follow runs the commands that the runbook gives.
-func (f *Fault) follow(t *testing.T, n *Night) {
-	for _, c := range append([]command{{args: "status", shows: "!"}}, f.commands...) {
-		args := append(slices.Clone(n.outside), cluster.Binary(t))
-		args = append(args, strings.Fields(strings.ReplaceAll(c.args, "FILE", n.ConfigFile(n.Gateways[0].Name)))...)
-		if !strings.Contains(c.args, "FILE") {
-			args = append(args, "--admin", "http://"+n.Gateways[c.at].Admin)
-		}
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		if n.network != nil {
-			cmd.Env = append(os.Environ(), "KGATE_ADMIN_TOKEN_FILE="+n.TokenFile())
-		}
-		out, err := cmd.CombinedOutput()
-		if (err != nil) != c.fails || !strings.Contains(string(out), c.shows) {
-			t.Errorf("kgate %s: %v; want %q in:\n%s", c.args, err, c.shows, out)
 		}
 	}
 }

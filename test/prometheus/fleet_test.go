@@ -26,9 +26,11 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	f := StartFleet(t)
 	ok := t.Run("spread", f.showsSpread) && t.Run("quiet", f.isQuiet) &&
-		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) &&
+		t.Run("pools", f.alertsOfPools) && t.Run("majority", func(majority *testing.T) {
+		f.alertsOfMajority(majority, func() { f.Restart(t, 0) }) // it outlives this part of the test
+	}) &&
 		t.Run("killed", func(killed *testing.T) {
-			f.alertsOfKill(killed, func() { f.Restart(t, 2) }) // it outlives this part of the test
+			f.alertsOfKill(killed, func() { f.Restart(t, 2) })
 		})
 	if ok {
 		t.Run("lint", f.passesLint)
@@ -241,8 +243,8 @@ var comeback = []string{
 }
 
 // alertsOfMajority stops two of the three gateways, and lets them go on. The third
-// gets no copy of a ticket to them.
-func (f *Fleet) alertsOfMajority(t *testing.T) {
+// gets no copy of a ticket to them. It is taken out of service, as the runbook says.
+func (f *Fleet) alertsOfMajority(t *testing.T, restart func()) {
 	began := time.Now()
 	first, others := f.Gateways[0], f.Gateways[1:]
 	if status, _ := f.AskForTicket(t, first, cluster.PoolName); <-status != http.StatusCreated { // the first of its pool
@@ -264,7 +266,12 @@ func (f *Fleet) alertsOfMajority(t *testing.T) {
 		want = append(want, "KgateReplicaBehind")
 	}
 	f.awaitFiring(t, f.Prometheus, began, want...)
+	(&Night{Fleet: f}).obeys(t, first, "drain", false)
 	signal(syscall.SIGCONT)
+	if _, err := first.Stop(); err != nil {
+		t.Error(err)
+	}
+	restart()
 	f.awaitQuiet(t, began, append(append(want, comeback...), "KgateReplicaBehind")...)
 }
 
