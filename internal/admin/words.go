@@ -48,7 +48,7 @@ func (s Status) Troubles() []string {
 	case c.Voters > 0 && c.LossesTolerated < 0:
 		say("No majority of the %d voters can be reached from here: nothing can be agreed on, and leases end.", c.Voters)
 	case c.Voters > 2 && c.LossesTolerated == 0:
-		say("One more loss among the %d voters stops all: too many cannot be reached.", c.Voters)
+		say("One more loss among the %d voters stops all: %s.", c.Voters, c.missing())
 	}
 	for _, m := range s.Cluster.Members {
 		switch {
@@ -75,6 +75,24 @@ func (s Status) Troubles() []string {
 		}
 	}
 	return out
+}
+
+// missing says which voters are lost or out of reach.
+func (c Cluster) missing() string {
+	var names []string
+	for _, m := range c.Members {
+		if m.Votes && !m.Self && (m.Status != StatusAlive || !m.LinkUp) {
+			names = append(names, m.Name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "too many cannot be reached"
+	case 1:
+		return names[0] + " is missing"
+	default:
+		return strings.Join(names, ", ") + " are missing"
+	}
 }
 
 // fileTroubles returns the faults of gateways' own files, with the gateways' names.

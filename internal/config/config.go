@@ -110,8 +110,7 @@ type Listen struct {
 	// MaxHeaderBytes is the largest size of a request's header.
 	MaxHeaderBytes int `yaml:"max_header_bytes"`
 	// WaitingHeaderBytes is how large the headers of all waiting requests may be together.
-	// What does not fit is refused at once (`queue-full`), unless a slot is free. The
-	// process may take twice as much for them, and some more for each request.
+	// What does not fit is refused at once (`queue-full`), unless a slot is free.
 	WaitingHeaderBytes int `yaml:"waiting_header_bytes"`
 	// MaxConnections is how many client connections may be open at once; the next one
 	// waits. 0: 7/16 of the file descriptors.

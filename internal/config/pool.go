@@ -28,13 +28,11 @@ type Pool struct {
 	Binding admission.Binding `yaml:"binding"`
 	// Upstreams serve the pool: http, https or h2c (HTTP/2 in the clear), with an
 	// optional path that goes before the request's; tcp://host:port for listen.tcp;
-	// unix:/PATH, HTTP/1.1. A host that begins with an underscore
-	// (http://_http._tcp.example.com) is the name of SRV records. The one with the fewest
-	// requests in flight for its weight (#weight=3) is next. {url: URL, k: 2}, for all of them or
-	// none: it gets at most 2 at once, over all gateways; that counts for a new pool, and then
-	// what the cluster has agreed on. {url: URL, k_each: 2}: so does each server that the name
-	// means, by its addresses or SRV records. No upstreams: the pool gives out slots, as tickets, and
-	// proxies nothing.
+	// unix:/PATH, HTTP/1.1; http://_http._tcp.example.com, which names SRV records. The one
+	// with the fewest requests in flight for its weight (#weight=3) is next. {url: URL, k: 2}, for
+	// all or none: it gets at most 2 at once, over all gateways, until the cluster agrees on
+	// another k. {url: URL, k_each: 2}: so does each server that the name has. No upstreams: the
+	// pool gives out slots, as tickets, and proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
 	// Backup are upstreams for when no other one can take the request or connection.
 	Backup []*url.URL `yaml:"backup"`

@@ -253,7 +253,7 @@ const referenceHead = `# Configuration
 One YAML file: ` + "`kgate serve -c FILE`" + `. Check it before it is used, with all errors at once: ` + "`kgate check -c FILE`" + `; ` + "`--print`" + ` shows what then holds.
 Then ` + "`kgate reload`" + ` or ` + "`systemctl reload kgate`" + `.
 
-Behind each key: its type, and its default, of words the first; a pool's name and k have none. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over
+Each key has its type and its default; of words the first is the default. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over
 the file, and the file over the default. Durations have a unit: 500ms, 60s, 5m, 1h30m. This page is made from the code.
 
 A change counts with the reload, unless the key says
@@ -261,9 +261,8 @@ A change counts with the reload, unless the key says
 - *restart*: when the gateway is started again, one after the other ([upgrading](upgrading.md));
 - *new pool*: when the cluster has no pool of that name yet. Later what the gateways have agreed on counts; ` + "`kgate pool set NAME --k N`" + ` changes k.
 
-Requests that wait keep their places and the bounds they came under; those in flight keep their connections. A file with an error changes nothing. A new pool
-is proposed to the cluster; one that is gone is not served here any more, and stays in the cluster. Changed certificates and keys are read by
-themselves (` + "`listen.tls`" + `), or with the reload (` + "`transport.tls`" + `).
+Requests that wait keep their places and the bounds they came under; those in flight keep their connections. A new pool
+is proposed to the cluster; one that is gone is not served here any more, and stays in the cluster. Changed certificates of ` + "`listen.tls`" + ` are read by themselves, those of ` + "`transport.tls`" + ` with the reload.
 
 In an editor with a YAML language server: ` + "`kgate check --schema > kgate.schema.json`" + `, and as the first line of the file
 
