@@ -300,7 +300,7 @@ func TestNobodyAnswers(t *testing.T) {
 	lonely.Logger = log.logger()
 	b := start(t, lonely)
 	until(t, "it says so", func() bool {
-		return log.count(`msg="no gateway of the join list answers"`) > 0 && log.count(`failed to join `+free+`: dial tcp `) > 0
+		return log.count(`msg="no gateway of the join list answers"`) > 0 && log.count(`no answer: `+free+`: connection refused`) > 0
 	})
 	if !errors.Is(b.Problem(), errNobody) {
 		t.Errorf("problem %v", b.Problem())

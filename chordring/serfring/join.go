@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -225,9 +226,12 @@ func (a *Agent) setProblem(err error) {
 	a.problem = err
 }
 
+// failedDial is how memberlist begins to say that nothing could be reached at an address.
+var failedDial = regexp.MustCompile(`failed to join (\S+): dial tcp \S+: (?:connect: )?`)
+
 // classify turns what memberlist says into one of this package's errors.
 func classify(err error) error {
-	text := oneLine(err.Error())
+	text := failedDial.ReplaceAllString(oneLine(err.Error()), "$1: ")
 	switch {
 	case strings.Contains(text, duplicateName), strings.Contains(text, transport.TwinText):
 		return fmt.Errorf("%w: %s", errName, text)

@@ -125,7 +125,7 @@ func (c *demoLoadCommand) Run(std streams) error {
 	printLoad(std.out, r)
 	switch failed := r.Overall.Errors(); {
 	case r.Overall.Access.Count == 0:
-		return &codedError{code: exitFailure, err: errors.New("no request was answered")}
+		return &codedError{code: exitFailure, err: errors.New("no request was answered: does a gateway listen there?")}
 	case failed > 0:
 		return &codedError{code: exitFailure, err: fmt.Errorf("%d requests failed: %s", failed, byStatus(r.Overall.Failed))}
 	}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -206,7 +207,7 @@ func (c *execCommand) explain(err error) error {
 	case errors.Is(err, client.ErrBusy), errors.Is(err, client.ErrUnavailable):
 		code = exitNoSlot
 	}
-	return &codedError{code: code, err: err}
+	return &codedError{code: code, err: errors.New(strings.TrimPrefix(err.Error(), "client: "))}
 }
 
 // The variables in a command's environment. kgate itself reads none of them: the command may be a kgate,

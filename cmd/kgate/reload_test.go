@@ -44,7 +44,7 @@ func TestFollowCertificate(t *testing.T) {
 	shows("new")
 	said := new(output)
 	n.log = slog.New(slog.NewTextHandler(said, nil))
-	if n.warnOfExpiry(time.Now().AddDate(10, 0, 0)); !strings.Contains(said.String(), files("new").Cert) {
+	if n.warnOfExpiry(time.Time{}, time.Now().AddDate(10, 0, 0)); !strings.Contains(said.String(), files("new").Cert) {
 		t.Errorf("a warning names another file: %s", said)
 	}
 	next.Listen.TLS = config.ClientTLS{Cert: files("old").Cert, Key: files("new").Key}

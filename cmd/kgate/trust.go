@@ -133,7 +133,7 @@ func (s *server) watchTrust(ctx context.Context) {
 	defer tick.Stop()
 	var warned time.Time
 	for {
-		if now := time.Now(); now.Sub(warned) >= expiryAgain && s.warnOfExpiry(now) {
+		if now := time.Now(); s.warnOfExpiry(warned, now) {
 			warned = now
 		}
 		select {
@@ -206,16 +206,21 @@ func (s *server) troubles() []string {
 	return out
 }
 
-// warnOfExpiry reports whether it had to warn.
-func (s *server) warnOfExpiry(now time.Time) (warned bool) {
+// warnOfExpiry warns of certificates that end soon, once a day, and at their end. It reports whether it had to; last is
+// when it had to last.
+func (s *server) warnOfExpiry(last, now time.Time) (warned bool) {
 	warn := func(key, file string, end time.Time) {
 		left := end.Sub(now)
-		if left > expiryNotice {
+		if left > expiryNotice || now.Sub(last) < expiryAgain && (left > 0 || !end.After(last)) {
 			return
 		}
 		warned = true
-		s.log.Warn("a certificate expires soon: replace the file, no restart is needed",
-			slog.String("key", key), slog.String("file", file), slog.Time("not_after", end), slog.Int("days_left", int(left.Hours()/24)))
+		log := s.log.With(slog.String("key", key), slog.String("file", file), slog.Time("not_after", end))
+		if left <= 0 {
+			log.Error("a certificate has expired: replace the file, no restart is needed")
+			return
+		}
+		log.Warn("a certificate expires soon: replace the file, no restart is needed", slog.Int("days_left", int(left.Hours()/24)))
 	}
 	if !s.trust.expires.IsZero() {
 		warn("cluster.tls.cert", s.trust.cluster.TLS.Cert, s.trust.expires)

@@ -241,11 +241,16 @@ func TestWarnsOfExpiry(t *testing.T) {
 	dir, said := t.TempDir(), new(output)
 	mustKeygen(t, dir, "--ca", "--peer", "gw-1", "--days", "40")
 	n, _ := linksWith(t, filesOf(dir, "gw-1"), slog.New(slog.NewTextHandler(said, nil)))
-	if n.warnOfExpiry(time.Now()) || said.String() != "" {
+	if n.warnOfExpiry(time.Time{}, time.Now()) || said.String() != "" {
 		t.Errorf("told 40 days ahead: %s", said)
 	}
-	if !n.warnOfExpiry(time.Now().AddDate(0, 0, 11)) || !strings.Contains(said.String(), "days_left=28") || !strings.Contains(said.String(), "gw-1.pem") {
+	if !n.warnOfExpiry(time.Time{}, time.Now().AddDate(0, 0, 11)) || !strings.Contains(said.String(), "days_left=28") || !strings.Contains(said.String(), "gw-1.pem") {
 		t.Errorf("not told 29 days ahead: %s", said)
+	}
+	before, after := n.trust.expires.Add(-time.Minute), n.trust.expires.Add(time.Minute)
+	if n.warnOfExpiry(before.Add(-time.Minute), before) || !n.warnOfExpiry(before, after) || n.warnOfExpiry(after, after.Add(time.Minute)) ||
+		strings.Count(said.String(), "has expired") != 1 {
+		t.Errorf("the end is not told once: %s", said)
 	}
 }
 

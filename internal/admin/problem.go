@@ -65,6 +65,9 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 	}
 	status := statusOf(err)
 	detail := err.Error()
+	for _, class := range []error{ErrInvalid, ErrUnknown, ErrConflict, ErrTooMany, ErrUnavailable} { // the status says it
+		detail = strings.TrimPrefix(detail, class.Error()+": ")
+	}
 	if errors.Is(err, admission.ErrElsewhere) { // the log has the reason
 		detail = admission.ErrElsewhere.Error()
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,10 +108,8 @@ func (p *peers) notReady() string {
 		return "no lease: the leader has not renewed it"
 	case standing.Node == 0:
 		// Gossip comes first: without it no gateway lets this one in.
-		for _, err := range []error{p.gossip.Problem(), p.cluster.Problem()} {
-			if err != nil {
-				return "not in the cluster: " + err.Error()
-			}
+		if err := errors.Join(p.gossip.Problem(), p.cluster.Problem()); err != nil {
+			return "not in the cluster: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 		}
 		return "not in the cluster yet, or no lease yet"
 	}

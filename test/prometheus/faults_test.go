@@ -73,6 +73,9 @@ func (f *Fault) meet(t *testing.T) met {
 			if !slices.Contains(fired, a.Name) {
 				if fired = append(fired, a.Name); m.alert == "" {
 					m.alert, m.after = a.Name+": "+a.Annotations["summary"], time.Since(began)
+					for i, g := range n.Gateways {
+						m.alert = strings.ReplaceAll(m.alert, g.Admin, fmt.Sprintf("10.0.0.%d:9080", i+1))
+					}
 				}
 			}
 		}

@@ -91,7 +91,7 @@ var Faults = []Fault{
 		options: func(t *testing.T, o *cluster.Options, calm time.Duration) {
 			o.ClientTLS = cluster.NewTLSFilesUntil(t, time.Now().Add(calm+10*time.Second))
 		}, cause: func(*testing.T, *Night) { time.Sleep(10 * time.Second) },
-		said: `the certificate \S+ has expired on`, alerts: []string{"KgateCertificateExpiring"}, also: []string{"KgateCertificateExpiring"},
+		said: `the certificate \S+ has expired on`, logged: "a certificate has expired", alerts: []string{"KgateCertificateExpiring"}, also: []string{"KgateCertificateExpiring"},
 	},
 	{
 		Name: "a changed file has a mistake", Picture: "reload", Shows: "KgateReloadFailed",

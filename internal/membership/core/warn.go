@@ -232,7 +232,7 @@ func (c *Core) leaderless() error {
 		return fmt.Errorf("%w yet: %d of %d voters are seen, which is a majority%s", errNoLeader, seen, len(voters), disk)
 	}
 	return fmt.Errorf("%w: %d of %d voters are seen, and a majority must be: start %s again, or mend the network to them; "+
-		"gateways with a data directory go on when they return, a cluster that lost its majority without must be restarted%s",
+		"with a data_dir they go on when they return, without one all have to be restarted%s",
 		errNoLeader, seen, len(voters), strings.Join(missing, " or "), disk)
 }
 
