@@ -250,7 +250,7 @@ func flags(t *testing.T) map[string]string {
 
 const referenceHead = `# Configuration
 
-One YAML file: ` + "`kgate serve -c FILE`" + `. Check it before it is used, with all errors at once: ` + "`kgate check -c FILE`" + `; ` + "`--print`" + ` shows what then holds.
+One YAML file: ` + "`kgate serve -c FILE`" + `. Check it before it is used, with all errors at once: ` + "`kgate check -c FILE`" + `; ` + "`--files`" + ` looks for the files that it names, too, and ` + "`--print`" + ` shows what then holds.
 Then ` + "`kgate reload`" + ` or ` + "`systemctl reload kgate`" + `.
 
 Each key has its type and its default; of words the first is the default. A flag wins over an environment variable (--listen-http: KGATE_LISTEN_HTTP), a variable over

@@ -32,6 +32,31 @@ func (f *forgotten) look(g *gateway.Gateway, pool string, longest time.Duration)
 	}
 }
 
+// hoards logs when the tickets of this gateway have held all slots of a pool for a while.
+type hoards struct {
+	log   *slog.Logger
+	since map[string]time.Time // by pool
+	told  map[string]bool
+}
+
+// hoardedFor is how long that is: who holds a slot by a ticket is slow for good reasons, too.
+const hoardedFor = 30 * time.Second
+
+func (h *hoards) look(p *gateway.PoolStatus, now time.Time) {
+	since, known := h.since[p.Name]
+	switch {
+	case p.TicketsHolding == 0 || p.TicketsHolding < p.K:
+		delete(h.since, p.Name)
+		delete(h.told, p.Name)
+	case !known:
+		h.since[p.Name] = now
+	case now.Sub(since) >= hoardedFor && !h.told[p.Name]:
+		h.told[p.Name] = true
+		h.log.Warn("tickets hold all slots", slog.String("pool", p.Name), slog.Int("slots", p.K), slog.Int("waiting", p.Waiting),
+			slog.String("hint", "kgate status lists their holders"))
+	}
+}
+
 // logHeld names the slots that the program still holds.
 func (n *Node) logHeld() {
 	for _, p := range n.pools.gateway.Pools() {

@@ -244,12 +244,14 @@ func (n *Node) sample(ctx context.Context) {
 	diskFull := false
 	upstreams := upstreamLog{n.cfg.Logger, make(map[string]map[string]upstreamWas)}
 	held := forgotten{n.cfg.Logger, make(map[string]map[string]bool)}
+	tickets := hoards{n.cfg.Logger, make(map[string]time.Time), make(map[string]bool)}
 	for {
 		n.report.awake.since(time.Now())
 		n.report.logDisk(&diskFull)
 		for _, p := range n.pools.gateway.Pools() {
 			upstreams.look(p.Name, n.report.upstreams(&p), time.Now())
 			held.look(n.pools.gateway, p.Name, n.report.holdMax(p.Name))
+			tickets.look(&p, time.Now())
 			if p.Waiting > 0 {
 				n.cfg.Metrics.Pool(p.Name).Waiting(n.pools.gateway.Oldest(p.Name))
 			}

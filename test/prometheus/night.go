@@ -106,7 +106,7 @@ var Faults = []Fault{
 	{
 		Name: "tickets hold everything", Picture: "tickets", Shows: "KgateTicketsHoldAll",
 		cause: func(t *testing.T, n *Night) { n.hoard(t) },
-		said:  `^pool: tickets hold all 6 slots, one for .*requests wait`, alerts: []string{"KgateTicketsHoldAll"},
+		said:  `^pool: tickets hold all 6 slots, one for .*requests wait`, logged: "tickets hold all slots", alerts: []string{"KgateTicketsHoldAll"},
 	},
 	{
 		Name: "a client takes all places", Picture: "client", Shows: "KgateRefused",
