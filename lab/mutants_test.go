@@ -39,6 +39,20 @@ var mutants = []mutant.Mutant{
 		Caught: "more than k|invariant|not in order|not back|panic",
 	},
 	{
+		Name: "an upstream whose k is lowered loses numbers that are in use", File: "../internal/membership/views/class.go",
+		Old:    "c.K, c.Tokens = k, c.Tokens.Clone()",
+		New:    "c.K, c.Tokens = k, nil",
+		Caught: "more than k",
+		Args:   try(0),
+	},
+	{
+		Name: "one upstream is lowered and another's tokens are kept back", File: "../coordinator/classes.go",
+		Old:    "set.KeepAll(l.classes[i])",
+		New:    "_ = i",
+		Caught: "more than k",
+		Args:   try(0),
+	},
+	{
 		Name: "the lease is not looked at after a wake-up", File: "../lab/cluster/upstream.go",
 		Old:    "if !p.entitled() {\n\t\treturn // void comes",
 		New:    "if false {\n\t\treturn // void comes",

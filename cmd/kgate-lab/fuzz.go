@@ -23,7 +23,8 @@ type fuzzCommand struct {
 func (fuzzCommand) Help() string {
 	return `Each seed is a cluster of 1 to 9 gateways in virtual time, with requests and
 faults: processes lost, paused and restarted, partitions of any shape, slow links,
-wrong clocks, elections, wrong suspicions, joins, leaves, k changed. In the mode
+wrong clocks, elections, wrong suspicions, joins, leaves, k changed,
+upstreams that some cannot reach. In the mode
 "safety" its upstream must never see more than k; in "liveness" all requests must
 also be served when the faults are over.
 

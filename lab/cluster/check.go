@@ -35,6 +35,9 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 		return nil, false
 	}
 	w := &kmutex.World{K: spec.K, Early: c.cfg.Early}
+	for _, class := range spec.Classes {
+		w.Classes = append(w.Classes, kmutex.Class{K: class.K, Tokens: class.Tokens})
+	}
 	for _, m := range v.Members {
 		p, _ := c.member(m)
 		s := p.gateway.Pool().Machine().State()

@@ -22,8 +22,10 @@ type Config struct {
 	// cluster.
 	Hosts, Members int
 	K              int
-	Early          bool
-	Network        sim.Network
+	// Upstreams share K, each with a k of its own; 0: there is one, and the pool's tokens are alike.
+	Upstreams int
+	Early     bool
+	Network   sim.Network
 	// Ask is the ask interval.
 	Ask   time.Duration
 	Lease time.Duration
@@ -46,7 +48,7 @@ type Cluster struct {
 	cfg       Config
 	parcels   fairk.Parcels
 	processes []*process // by host; nil: none runs
-	ks        []int      // k of each epoch
+	ks        [][]int    // k of each upstream in each epoch
 	epochs    uint64     // the newest of which anybody knows
 
 	requests []*Request // by ticket, from 1
@@ -144,8 +146,8 @@ func (a app) End(h *hosts.Host) {
 func (a app) Follow(h *hosts.Host, v *views.View) {
 	if spec, ok := v.Pool(poolName); ok && spec.Epoch > a.epochs {
 		a.epochs = spec.Epoch
-		a.ks = append(a.ks, make([]int, int(spec.Epoch)+1-len(a.ks))...)
-		a.ks[spec.Epoch] = spec.K
+		a.ks = append(a.ks, make([][]int, int(spec.Epoch)+1-len(a.ks))...)
+		a.ks[spec.Epoch] = a.upstream.kOfEach(spec)
 		a.Tracef("", "epoch %d: k=%d, home %d, owed %v", spec.Epoch, spec.K, spec.Home, spec.Owed)
 	}
 	a.processes[h.Index].follow()

@@ -64,8 +64,27 @@ func (c *Cluster) propose(cmd views.Command) {
 	}
 }
 
-// SetK changes k.
-func (c *Cluster) SetK(k int) { c.propose(views.Command{SetK: &views.SetK{Name: poolName, K: k}}) }
+// SetK changes k; where upstreams have their own, that of one of them, to one less: it may be 0.
+func (c *Cluster) SetK(k int) {
+	set := &views.SetK{Name: poolName, K: k}
+	if n := c.cfg.Upstreams; n > 0 {
+		set.Upstream, set.K = upstreamName(k%n), k-1
+	}
+	if c.Pool().CheckK(set.Upstream, set.K) == nil {
+		c.propose(views.Command{SetK: set})
+	}
+}
+
+// Sick is an upstream that a host cannot reach from now on, or can again.
+func (c *Cluster) Sick(host, upstream int, sick bool) {
+	if p := c.processes[host]; p != nil && upstream < c.cfg.Upstreams {
+		if p.barred == nil {
+			p.barred = make(map[int]bool)
+		}
+		p.barred[upstream] = sick
+		p.bar()
+	}
+}
 
 // Recover begins a new epoch.
 func (c *Cluster) Recover() {

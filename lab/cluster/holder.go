@@ -70,6 +70,7 @@ type (
 		op      op
 		granted bool
 		epoch   uint64 // in which it was
+		at      int    // the upstream that its slot is for
 		copies  int    // how many successors have it
 		gone    string // it has ended, or nobody knows it: how
 		busy    bool   // ask again
@@ -241,8 +242,12 @@ func (p *process) answerCalls() {
 		case !ts.Synced(w.ticket):
 			p.calls = append(p.calls, w)
 		case p.entitled():
+			at := 0
+			if w.ticket.Granted {
+				at = p.upstreamOf(w.ticket.Grant.Token)
+			}
 			p.h.Tell(w.from, &replyMsg{
-				holder: w.call.holder, call: w.call.call, op: w.call.op, granted: w.ticket.Granted, epoch: w.ticket.Epoch,
+				at: at, holder: w.call.holder, call: w.call.call, op: w.call.op, granted: w.ticket.Granted, epoch: w.ticket.Epoch,
 				copies: min(replicas, len(p.h.Core.View().Members)-1),
 			})
 		}
@@ -273,6 +278,7 @@ func (p *process) onReply(m *replyMsg) {
 		h.until = until
 	case m.op == opUse && p.h.Clock() < until:
 		h.using, h.until = true, until
+		p.c.requests[h.request].at = m.at
 		p.c.upstream.start(p, h.request, m.epoch)
 		p.c.After(sim.World, h.hold, sim.Timer{Kind: timerHeld, Arg: uint64(h.index)})
 	case m.granted:

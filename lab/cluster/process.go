@@ -29,6 +29,7 @@ type process struct {
 	woke    time.Duration // true time
 	ticking bool
 	missing map[kmutex.Node]time.Duration // as the core was told last
+	barred  map[int]bool                  // upstreams that cannot be reached from here
 }
 
 // Timers of a process, beside its gateway's.
@@ -98,6 +99,7 @@ func (p *process) follow() {
 	}
 	fv.Pool = func(n kmutex.Node) pool.View { return v.ForPool(spec, n, replicas) }
 	p.gateway.Follow(fv)
+	p.bar()
 	p.tick()
 }
 
@@ -111,7 +113,7 @@ func (p *process) define(v *views.View) {
 		if p.c.cfg.Early {
 			binding = admission.BindingEarly
 		}
-		p.h.Propose(views.Command{Define: &views.Define{Name: poolName, K: p.c.cfg.K, Binding: binding, Reclaim: admission.ReclaimLease}})
+		p.h.Propose(views.Command{Define: &views.Define{Name: poolName, K: p.c.cfg.K, Binding: binding, Reclaim: admission.ReclaimLease, Classes: p.c.classes()}})
 	case ok && p.c.cfg.Tickets && spec.Tickets == 0 && p.asked.Tickets == 0:
 		p.asked.Tickets = 1
 		p.h.Propose(views.Command{UseTickets: &views.UseTickets{Pool: poolName, TTL: maxTTL}})

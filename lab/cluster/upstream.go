@@ -3,8 +3,12 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/views"
+	"github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
@@ -25,6 +29,7 @@ type Request struct {
 	began    time.Duration
 	state    state
 	outcome  string
+	at       int // which upstream it is at
 }
 
 type state uint8
@@ -91,6 +96,7 @@ func (c *Cluster) Grant(host int, t protocol.Request) {
 		return // void comes
 	}
 	r.state = inFlight
+	r.at = p.upstreamOf(p.tokenOf(t))
 	c.upstream.start(p, t, p.gateway.Pool().Epoch())
 	c.After(sim.World, r.Hold, sim.Timer{Kind: timerDone, Arg: uint64(t)})
 }
@@ -136,7 +142,61 @@ func (c *Cluster) endAll(g *fairk.Gateway, outcome string) {
 	}
 }
 
-// upstream makes its own count of the requests in flight.
+func upstreamName(i int) string { return "http://upstream-" + strconv.Itoa(i) }
+
+// classes shares K out to the upstreams.
+func (c *Cluster) classes() []views.Class {
+	var all []views.Class
+	for i := range c.cfg.Upstreams {
+		all = append(all, views.Class{Upstream: upstreamName(i), K: (c.cfg.K + i) / c.cfg.Upstreams})
+	}
+	return all
+}
+
+// tokenOf returns the token of a request that has just been granted.
+func (p *process) tokenOf(t protocol.Request) kmutex.Token {
+	running, _ := p.gateway.Pool().Machine().Holdings()
+	for _, g := range running {
+		if g.Request == kmutex.Request(t) {
+			return g.Token
+		}
+	}
+	return kmutex.NoToken
+}
+
+// upstreamOf returns the upstream that a token stands for, as this host knows.
+func (p *process) upstreamOf(q kmutex.Token) int {
+	if p.c.cfg.Upstreams == 0 {
+		return 0
+	}
+	spec, _ := p.h.Core.View().Pool(poolName)
+	for i := range p.c.cfg.Upstreams {
+		if spec.Upstream(q) == upstreamName(i) {
+			return i
+		}
+	}
+	p.c.Fail(fmt.Errorf("token %d is granted, and stands for no upstream", q))
+	return 0
+}
+
+// bar tells the gateway which tokens it cannot use.
+func (p *process) bar() {
+	if len(p.barred) == 0 || p.gateway.Pool() == nil || p.gateway.Pool().State() == pool.Void {
+		return
+	}
+	var set kmutex.TokenSet
+	spec, _ := p.h.Core.View().Pool(poolName)
+	for _, class := range spec.Classes {
+		for i, sick := range p.barred {
+			if sick && class.Upstream == upstreamName(i) {
+				set.AddAll(class.Tokens)
+			}
+		}
+	}
+	p.gateway.Bar(set)
+}
+
+// upstream makes its own count of the requests in flight, at each if there are several.
 type upstream struct {
 	cluster *Cluster
 	flying  []protocol.Request
@@ -155,7 +215,11 @@ func (u *upstream) start(p *process, t protocol.Request, epoch uint64) {
 	c.requests[t].began = c.Now()
 	u.newest = max(u.newest, epoch)
 	n, apart := 0, 0
+	at := c.requests[t].at
 	for _, f := range u.flying {
+		if c.requests[f].at != at {
+			continue
+		}
 		if c.processes[c.requests[f].host].stuck(c.requests[f]) {
 			apart++
 		} else {
@@ -165,12 +229,26 @@ func (u *upstream) start(p *process, t protocol.Request, epoch uint64) {
 	u.most, u.apart = max(u.most, n), max(u.apart, apart)
 	p.tracef("request %d begins, %d in flight", t, n)
 	limit := 0
-	for _, k := range c.ks[epoch : u.newest+1] {
-		limit = max(limit, k)
+	for _, ks := range c.ks[epoch : u.newest+1] {
+		if ks != nil {
+			limit = max(limit, ks[at])
+		}
 	}
 	if n > limit+c.cfg.Slack {
 		c.Fail(fmt.Errorf("%w: %d, limit %d", ErrTooMany, n, limit))
 	}
+}
+
+// kOfEach returns the k of each upstream.
+func (u *upstream) kOfEach(spec views.Pool) []int {
+	if u.cluster.cfg.Upstreams == 0 {
+		return []int{spec.K}
+	}
+	ks := make([]int, u.cluster.cfg.Upstreams)
+	for i := range ks {
+		ks[i], _ = spec.UpstreamK(upstreamName(i))
+	}
+	return ks
 }
 
 // stuck reports that a process cannot have closed the connection of a request of

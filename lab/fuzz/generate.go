@@ -60,6 +60,23 @@ func (g *generator) tickets(r *rand.Rand) {
 	}
 }
 
+// upstreams have a k of their own in some scenarios, and gateways cannot reach one now and then.
+func (g *generator) upstreams(r *rand.Rand) {
+	if g.Early || g.Seed%5 != 0 {
+		return
+	}
+	g.Upstreams = 1 + r.IntN(min(3, g.K))
+	for range r.IntN(8) {
+		o := Op{At: time.Duration(r.Int64N(int64(g.End))), Kind: OpSick, Host: r.IntN(g.Hosts), K: r.IntN(g.Upstreams)}
+		g.add(o)
+		o.At, o.Kind = o.At+g.span(), OpWell
+		g.add(o)
+	}
+	for range r.IntN(6) {
+		g.add(Op{At: time.Duration(r.Int64N(int64(g.End))), Kind: OpSetK, K: 1 + r.IntN(maxK)})
+	}
+}
+
 // faults of a few kinds happen, so that each kind is met with few others, too.
 func (g *generator) faults() {
 	kinds := []func(){

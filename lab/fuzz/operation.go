@@ -40,6 +40,8 @@ const (
 	OpBreak   Kind = "break" // Host and To: their connection
 	OpSuspect Kind = "suspect"
 	OpRecover Kind = "recover"
+	OpSick    Kind = "sick" // Host, K: an upstream that it cannot reach
+	OpWell    Kind = "well" // the same
 )
 
 // Op is one operation.
@@ -78,7 +80,7 @@ func (o Op) String() string {
 		fmt.Fprintf(&b, " host=%d to=%d", o.Host, o.To)
 	case OpDepose:
 		fmt.Fprintf(&b, " host=%d by=%v kill=%d", o.Host, o.Hold, o.K)
-	case OpWrite, OpRestore:
+	case OpWrite, OpRestore, OpSick, OpWell:
 		fmt.Fprintf(&b, " host=%d at=%d", o.Host, o.K)
 	case OpSetK:
 		fmt.Fprintf(&b, "=%d", o.K)

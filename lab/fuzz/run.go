@@ -60,7 +60,7 @@ func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 	}()
 	delay := network.Jitter{Base: s.Base, Extra: s.Extra}
 	p.Cluster = cluster.New(cluster.Config{
-		Seed: s.Seed, Hosts: s.Hosts, Members: s.Members, K: s.K, Early: s.Early,
+		Seed: s.Seed, Hosts: s.Hosts, Members: s.Members, K: s.K, Upstreams: s.Upstreams, Early: s.Early,
 		Network: delay, Ask: 4 * time.Duration(s.Members) * delay.Mean(),
 		Lease: lease, Memory: s.Memory, Write: s.Write,
 		Tickets: s.Tickets, Slack: slack, Trace: trace, Due: p.due,
@@ -182,8 +182,14 @@ func (p *play) note() {
 }
 
 // hurry ends the delays with which leases do not hold, docs/guarantees.md: how long a line
-// takes in which each token takes seconds to pass on is nothing to judge.
+// takes in which each token takes seconds to pass on is nothing to judge. Upstreams are well again: who
+// reaches none lets nobody in.
 func (p *play) hurry() {
+	for host := range p.Hosts {
+		for u := range p.Upstreams {
+			p.Sick(host, u, false)
+		}
+	}
 	slow := maps.Clone(p.slow)
 	for way, by := range slow {
 		if back := slow[[2]int{way[1], way[0]}]; by+back+2*(p.Base+p.Extra) > quick {
@@ -331,6 +337,8 @@ func (p *play) do(o Op) {
 		p.Suspect(o.Host)
 	case OpRecover:
 		p.Recover()
+	case OpSick, OpWell:
+		p.Sick(o.Host, o.K, o.Kind == OpSick)
 	}
 }
 

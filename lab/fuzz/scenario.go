@@ -24,10 +24,12 @@ type Scenario struct {
 	Hosts   int
 	Members int // of the hosts, at the beginning
 	K       int
-	Early   bool
-	Tickets bool // some are taken
-	Memory  bool // processes keep nothing
-	Write   time.Duration
+	// Upstreams share K, each with a k of its own; 0: there is one.
+	Upstreams int
+	Early     bool
+	Tickets   bool // some are taken
+	Memory    bool // processes keep nothing
+	Write     time.Duration
 	// Delay is the network's: Base, and an exponential part.
 	Base, Extra time.Duration
 	Ops         []Op
@@ -60,6 +62,7 @@ func New(seed uint64, mode Mode) *Scenario {
 	g.faults()
 	g.tickets(rand.New(rand.NewPCG(seed, 12)))
 	g.lastWrite(rand.New(rand.NewPCG(seed, 13)))
+	g.upstreams(rand.New(rand.NewPCG(seed, 14)))
 	slices.SortStableFunc(s.Ops, func(a, b Op) int { return int(a.At - b.At) })
 	return s
 }

@@ -147,6 +147,9 @@ func (g *Gateway) Cancel(t protocol.Request) {
 	g.step(kmutex.Event{Kind: kmutex.EventCancel, Request: kmutex.Request(t)})
 }
 
+// Bar says which tokens the gateway cannot use from now on. It must be in the view.
+func (g *Gateway) Bar(barred kmutex.TokenSet) { g.carry(g.pool.Bar(g.now(), barred)) }
+
 // Deliver takes in a message of another gateway's machine. The links carry messages between
 // two members that know each other; the view here may be from before the pool.
 func (g *Gateway) Deliver(m any) {
