@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func haproxies(limits ...int) func(*testing.B, string) []string {
 		b.Helper()
 		var urls []string
 		for _, limit := range limits {
-			_, url := startHAProxy(b, upstream, limit)
+			_, url := startHAProxy(b, []string{upstream}, limit)
 			urls = append(urls, url)
 		}
 		return urls
@@ -43,9 +44,9 @@ func kgates(n int) func(*testing.B, string) []string {
 	}
 }
 
-// startHAProxy starts a HAProxy that lets limit requests into the upstream, and returns
-// its URL.
-func startHAProxy(b *testing.B, upstream string, limit int) (process *cluster.Process, url string) {
+// startHAProxy starts a HAProxy that lets at most so many requests into each upstream, and
+// returns its URL.
+func startHAProxy(b *testing.B, upstreams []string, limits ...int) (process *cluster.Process, url string) {
 	b.Helper()
 	addr := cluster.ReservePort(b)
 	file := filepath.Join(b.TempDir(), "haproxy.cfg")
@@ -59,9 +60,12 @@ defaults
   timeout queue 60s
   http-reuse always
 listen pool
+  balance leastconn
   bind %s
-  server upstream %s maxconn %d
-`, addr, upstream[len("http://"):], limit)
+`, addr)
+	for i, u := range upstreams {
+		config += fmt.Sprintf("  server upstream%d %s maxconn %d\n", i, strings.Trim(strings.TrimPrefix(u, "http://"), "/"), limits[i])
+	}
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		b.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func BenchmarkThroughput(b *testing.B) {
 		newSystem(b, "one kgate, k = 8, contended", cluster.Options{Gateways: 1, Name: "line", K: 8, Upstream: upstream}),
 	}
 	if _, err := exec.LookPath("haproxy"); err == nil {
-		process, url := startHAProxy(b, upstream[:len(upstream)-1], never)
+		process, url := startHAProxy(b, []string{upstream}, never)
 		systems = append(systems, &system{name: "one HAProxy", process: process, urls: []string{url}})
 	}
 	for range rounds {

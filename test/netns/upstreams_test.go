@@ -7,9 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -145,51 +142,10 @@ func (f *farm) meanWaits() (means []float64) {
 	return means
 }
 
-// besideHAProxy reports what three HAProxies with leastconn, each with the ks as maxconn, do with the
-// same clients.
-func besideHAProxy(t *testing.T, mean, during time.Duration, proxies, clients int, ks ...int) {
-	t.Helper()
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Log("no HAProxy beside it: needs the Debian package haproxy")
-		return
-	}
-	f := newFarm(t, mean, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }, ks...)
-	servers := ""
-	for i, addr := range f.addrs {
-		servers += fmt.Sprintf("  server s%d %s maxconn %d\n", i, addr, ks[i])
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), during)
-	defer cancel()
-	var wg sync.WaitGroup
-	since := time.Now()
-	for i := range proxies {
-		addr := cluster.ReservePort(t)
-		file := filepath.Join(t.TempDir(), fmt.Sprintf("haproxy%d.cfg", i))
-		config := fmt.Sprintf("defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n  timeout queue 60s\n  option abortonclose\nlisten pool\n  bind %s\n  balance leastconn\n%s", addr, servers)
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cluster.StartProcess(t, "haproxy", "-db", "-q", "-f", file)
-		if err := cluster.AwaitListening(t.Context(), addr); err != nil {
-			t.Fatal(err)
-		}
-		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
-		for range clients {
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					_ = f.ask(ctx, client, addr, "http://"+addr+"/")
-				}
-			})
-		}
-	}
-	wg.Wait()
-	above, all, most := f.above(time.Time{})
-	t.Logf("three HAProxies with leastconn and maxconn k, %v: %d of %d arrivals above k, by up to %d; places busy %.1f %%", during, above, all, most, 100*f.busy(since.Add(during/4), since.Add(during)))
-}
-
 // TestUpstreams: three gateways, three upstreams of k 2, 2, 4, clients that leave, and gateways that
 // are killed, stopped and cut off. No upstream has more than its k, its places are in use while
-// nothing is wrong, and those who wait for one wait as long as for another.
+// nothing is wrong, and those who wait for one wait as long as for another. BenchmarkUpstreams of test/bench
+// has other proxies beside it.
 func TestUpstreams(t *testing.T) {
 	rounds := cluster.Count(t, "KGATE_UPSTREAM_ROUNDS", 0, 30)
 	if rounds == 0 {
@@ -203,7 +159,6 @@ func TestUpstreams(t *testing.T) {
 		settle   = 8 * time.Second // what is owed has come back
 		calm     = 6 * time.Second
 	)
-	besideHAProxy(t, mean, 20*time.Second, gateways, clients, 2, 2, 4)
 	nw := New(t, gateways)
 	f := newFarm(t, mean, nw.Listen, 2, 2, 4)
 	opt := cluster.Options{Gateways: gateways, Lease: 3 * time.Second, Durable: true, K: 8, Hosts: nw.Hosts, Dial: nw.Dial, Cuts: nw.Cuts}
