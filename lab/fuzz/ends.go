@@ -92,6 +92,11 @@ func (p *play) restore(o Op) {
 			}
 		}
 	}
+	for _, other := range voters {
+		if p.Host(other).Applied() < h.Applied() {
+			return // its own copy may have been an old one
+		}
+	}
 	h.Kill()
 	keep := p.three[o.Host] + o.K*(h.Records()-p.three[o.Host])/100
 	if err := h.Restore(keep); err != nil {

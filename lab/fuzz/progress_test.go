@@ -60,3 +60,17 @@ func TestLastOneLeaves(t *testing.T) {
 		}
 	}
 }
+
+// Old copies are put back at one host after the other, and none where the others have not caught up.
+func TestOldCopiesAtAll(t *testing.T) {
+	s := &Scenario{Mode: Liveness, Hosts: 3, Members: 3, K: 1, Base: time.Millisecond, Write: time.Millisecond, End: 8 * time.Second}
+	for i := range 12 {
+		s.Ops = append(s.Ops, Op{At: 4*time.Second + time.Duration(i)*50*time.Millisecond, Kind: OpSetK, K: 1 + i%3})
+	}
+	for host := range s.Hosts {
+		s.Ops = append(s.Ops, Op{At: 5*time.Second + time.Duration(host)*time.Millisecond, Kind: OpRestore, Host: host})
+	}
+	if _, err := Run(s, nil); err != nil {
+		t.Error(err)
+	}
+}

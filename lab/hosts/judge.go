@@ -144,14 +144,21 @@ func (w *World) among(ids []core.ID) (hosts []int, votes int) {
 func (w *World) newest() *Host {
 	var newest *Host
 	for _, h := range w.hosts {
-		if h.Core != nil && (newest == nil || index(newest) < index(h)) {
+		if h.Core != nil && (newest == nil || newest.Applied() < h.Applied()) {
 			newest = h
 		}
 	}
 	return newest
 }
 
-func index(h *Host) uint64 { at, _ := h.Core.Applied(); return at.Index }
+// Applied returns how much of the log the host's process has applied; 0: none runs.
+func (h *Host) Applied() uint64 {
+	if h.Core == nil {
+		return 0
+	}
+	at, _ := h.Core.Applied()
+	return at.Index
+}
 
 // MayLose reports whether a process may end for good: a process without a disk takes its vote along, so
 // the others must be able to give the vote to another.

@@ -492,6 +492,24 @@ func TestLostOneLeaves(t *testing.T) {
 	w.until(4*time.Second, func() bool { return o.Left && len(w.Leader().Core.Voters()) < 3 })
 }
 
+// One that is to leave and was cut off has its vote taken when it is back. It hears that, and leaves.
+func TestHearsThatItsVoteIsTaken(t *testing.T) {
+	for seed := range uint64(30) {
+		w := started(t, seed, 5, time.Second)
+		o := w.other(w.Leader())
+		for _, h := range w.hosts {
+			apart(o, h, w.Cut)
+		}
+		w.run(2 * w.lease)
+		o.Step(core.Leave{})
+		w.run(w.lease + w.random(w.lease))
+		for _, h := range w.hosts {
+			apart(o, h, w.Heal)
+		}
+		w.until(4*time.Second, func() bool { return o.Left })
+	}
+}
+
 // A member that is none of raft's servers any more, since it came back while it was taken off them, sees no views: it is
 // suspended, and comes back as both.
 func TestMemberWithoutServer(t *testing.T) {

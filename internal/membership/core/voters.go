@@ -73,6 +73,7 @@ func (c *Core) reconcileVoters() {
 		}
 		i := slices.IndexFunc(servers, func(s leader.Server) bool { return s.ID == step.Server })
 		id := new(uint64(serverID(step.Server)))
+		left := servers[i].Left
 		switch step.Do {
 		case leader.Promote:
 			cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeAddNode.Enum(), NodeId: id})
@@ -86,7 +87,7 @@ func (c *Core) reconcileVoters() {
 		case leader.Nothing:
 		}
 		c.log(slog.LevelDebug, "voters change", slog.String("step", string(step.Do)), slog.String("name", c.nameOf(serverID(step.Server))))
-		if votes(servers)%2 == 1 || step.Do == leader.Remove || len(l.out) > 0 {
+		if votes(servers)%2 == 1 || left || step.Do == leader.Remove || len(l.out) > 0 {
 			odd = len(cc.Changes)
 		}
 	}
