@@ -62,6 +62,8 @@ type (
 		long bool
 		sent time.Duration
 	}
+	// again is what was lost, sent again.
+	again struct{ conn *conn }
 	// reset says that an end is closed.
 	reset struct{ conn *conn }
 )
@@ -315,6 +317,19 @@ func (h *Host) arrived(p *packet) {
 	}
 	e.way += (h.Now() - p.sent - e.way) / 8
 	h.take(c, e, other, p.m)
+}
+
+// arrivedAgain takes in the packets that were lost, and those that have waited behind them.
+func (h *Host) arrivedAgain(c *conn) {
+	other := &c.ends[1-c.side(h)]
+	if h.narrows[[2]int{other.host.Index, h.Index}] {
+		return
+	}
+	held := other.held
+	other.stuck, other.held = false, nil
+	for _, p := range held {
+		h.arrived(p)
+	}
 }
 
 // take has what a packet carries taken in.

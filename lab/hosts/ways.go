@@ -45,18 +45,11 @@ func (w *World) Narrow(from, to int) {
 	w.narrows[[2]int{from, to}] = true
 }
 
-// Widen ends it. What was lost is sent again.
+// Widen ends it. What was lost is sent again; what is behind it waits until then.
 func (w *World) Widen(from, to int) {
 	delete(w.narrows, [2]int{from, to})
-	c := w.hosts[from].cur[to]
-	if c == nil {
-		return
-	}
-	e := &c.ends[c.side(w.hosts[from])]
-	held := e.held
-	e.stuck, e.held = false, nil
-	for _, p := range held {
-		w.Send(from, to, p)
+	if c := w.hosts[from].cur[to]; c != nil {
+		w.Send(from, to, &again{c})
 	}
 }
 

@@ -136,6 +136,8 @@ func (w *World) Deliver(to, _ int, m any) {
 		h.shaken(m)
 	case *packet:
 		h.arrived(m)
+	case *again:
+		h.arrivedAgain(m.conn)
 	case *reset:
 		h.close(m.conn, false, "reset")
 	}
