@@ -118,12 +118,6 @@ var mutants = []mutant.Mutant{
 		Args:   try(604),
 	},
 	{
-		Name: "who leaves does not wait until its vote is taken", File: "../internal/membership/core/command.go",
-		Old:    "if c.needed() {\n\t\tc.spare = c.now",
-		New:    "if false {\n\t\tc.spare = c.now",
-		Caught: "not in order|does not move",
-	},
-	{
 		Name: "a leader goes on while its disk hangs", File: "../internal/membership/core/lead.go",
 		Old:    "\tif c.diskHangs() {\n\t\tc.handOver()",
 		New:    "\tif false {\n\t\tc.handOver()",

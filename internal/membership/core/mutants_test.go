@@ -40,6 +40,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not in order", By: "^TestFoundersLeave$",
 		},
 		{
+			Name: "who leaves does not wait until its vote is taken", File: "command.go",
+			Old:    "if in || c.votes() && (c.needed() || c.missed()) {",
+			New:    "if in {",
+			Caught: "not in order", By: "^TestManyLeave$",
+		},
+		{
+			Name: "a server that leaves is taken away before it knows", File: "../leader/voters.go",
+			Old:    "case !s.Alive:\n\t\t\treturn Step{Remove, s.ID}",
+			New:    "case true:\n\t\t\treturn Step{Remove, s.ID}",
+			Caught: "not in order", By: "^TestHearsThatItsVoteIsTaken$",
+		},
+		{
 			Name: "the only voter leaves and does not stand", File: "election.go",
 			Old:    "return max(c.election.at, c.orphan+c.pacing()/2)",
 			New:    "return c.now + lookAgain",
