@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -31,7 +32,7 @@ func (demoCommand) Help() string {
 
 Examples:
   kgate demo --duration 20s
-  kgate demo --k 3 --scv 4 --clients 200`
+  kgate demo --k 3 --scv 0 --clients 200`
 }
 
 // demoAllCommand runs the whole demonstration in one process.
@@ -52,7 +53,7 @@ concurrency, and more clients at some gateways than at others. Everything is on
 
 Examples:
   kgate demo --duration 20s
-  kgate demo --k 3 --scv 4 --clients 200
+  kgate demo --k 3 --scv 0 --clients 200
 
 Exit codes: 0 k was never exceeded, 1 it was or the demo could not run, 2 wrong
 command line.`
@@ -62,8 +63,10 @@ func (c *demoAllCommand) Validate() error {
 	switch {
 	case c.K < 1 || c.Clients < 1:
 		return errors.New("--k and --clients must be at least 1")
-	case c.Duration < 0 || c.Hold <= 0 || c.SCV < 0:
-		return errors.New("--duration and --scv cannot be negative, and --hold must be more than 0")
+	case c.Duration < 0 || c.Hold <= 0:
+		return errors.New("--duration cannot be negative, and --hold must be more than 0")
+	case c.SCV != 0 && c.SCV != 1:
+		return errors.New("--scv is 0 or 1")
 	}
 	return nil
 }
@@ -77,48 +80,52 @@ func (c *demoAllCommand) Run(std streams) error {
 	}
 	ctx, cancel := untilSignal()
 	defer cancel()
-
-	upstream, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: c.Hold, SCV: c.SCV}, Seed: 1, K: c.K})
+	upstream, err := demo.NewUpstream(demo.UpstreamConfig{Hold: c.Hold, SCV: c.SCV, Seed: 1, K: c.K})
 	if err != nil {
 		return err
 	}
-	at, stop, err := serveUpstream(upstream)
+	addr, _, stop, err := serveUpstream(upstream, "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer stop()
+	at := &url.URL{Scheme: "http", Host: addr.String()}
+	fmt.Fprintf(std.out, "upstream  %s  holds each request for %v on average (SCV %g)\n", at, c.Hold, c.SCV)
+	load := demo.LoadConfig{Warmup: min(2*time.Second, c.Duration/4), Duration: 100 * 24 * time.Hour}
+	if c.Duration > 0 {
+		load.Duration = c.Duration - load.Warmup
+	}
+	first, second := c.Clients*7/10, c.Clients*2/10
 	fleet, err := c.startFleet(ctx, at, log)
-	defer func() {
-		for _, n := range fleet {
-			if err := n.close(); err != nil {
+	for i, g := range fleet {
+		defer func() {
+			if err := g.close(); err != nil {
 				log.Warn("gateway ended with an error", slog.Any("error", err))
 			}
-		}
-	}()
+		}()
+		clients := []int{first, second, c.Clients - first - second}[i]
+		load.Targets = append(load.Targets, demo.Target{Name: g.cfg.Node.Name, URL: "http://" + g.clientAddr.String() + "/", Clients: clients})
+	}
 	if err != nil {
 		return err
 	}
-	c.announce(std.out, at, fleet)
-	result, err := c.load(ctx, std.out, upstream, fleet)
-	if err != nil {
-		return err
+	for i, t := range load.Targets {
+		fmt.Fprintf(std.out, "%s      %s  %d clients  status http://%s/\n", t.Name, strings.TrimSuffix(t.URL, "/"), t.Clients, fleet[i].adminAddr)
 	}
-	return c.summary(std.out, result)
+	fmt.Fprintf(std.out, "k = %d over all gateways, %s binding\n\n", c.K, c.Binding)
+	return c.load(ctx, std.out, upstream, load)
 }
 
-// serveUpstream serves the sample upstream on a free port.
-func serveUpstream(u *demo.Upstream) (at *url.URL, stop func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// serveUpstream serves the sample upstream until stop; failed says why it ended.
+func serveUpstream(u *demo.Upstream, addr string) (at net.Addr, failed <-chan error, stop func() error, err error) {
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	server := &http.Server{Handler: u, ReadHeaderTimeout: 5 * time.Second}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(l) // ends with stop
-	}()
-	return &url.URL{Scheme: "http", Host: l.Addr().String()}, func() { _ = server.Close(); <-done }, nil
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }() // ends with Close
+	return l.Addr(), ended, server.Close, nil
 }
 
 // startFleet starts the gateways and waits until all are ready.
@@ -144,15 +151,15 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 		if err := errors.Join(cfg.Validate(), cfg.Resolve()); err != nil {
 			return fleet, err
 		}
-		n, err := startServer(cfg, log.With(slog.String("gateway", cfg.Node.Name)), nil)
+		g, err := startServer(cfg, log.With(slog.String("gateway", cfg.Node.Name)), nil)
 		if err != nil {
 			return fleet, err
 		}
-		fleet = append(fleet, n)
+		fleet = append(fleet, g)
 	}
-	for _, n := range fleet {
-		if err := n.awaitReady(ctx); err != nil {
-			return fleet, err
+	for _, g := range fleet {
+		if err := g.node.Ready(ctx); err != nil {
+			return fleet, fmt.Errorf("gateway %s: %w", g.cfg.Node.Name, err)
 		}
 	}
 	return fleet, nil
@@ -165,80 +172,38 @@ func onLoopback(l *config.Listen) {
 	}
 }
 
-// awaitReady waits until the gateway takes part.
-func (s *server) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ready := make(chan error, 1)
-	go func() { ready <- s.node.Ready(ctx) }()
-	select {
-	case err := <-ready:
-		if err != nil {
-			return fmt.Errorf("gateway %s: %w", s.cfg.Node.Name, err)
+// load runs the clients, prints what they saw, and fails if k was exceeded.
+func (c *demoAllCommand) load(ctx context.Context, out io.Writer, upstream *demo.Upstream, cfg demo.LoadConfig) error {
+	most, ended, began := 0, make(chan struct{}), time.Now()
+	var shown sync.WaitGroup
+	shown.Go(func() {
+		ticks := time.NewTicker(5 * time.Second)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ticks.C:
+				s := upstream.Stats()
+				fmt.Fprintf(out, "%4.0f s  upstream %d/%d in flight, most %d, %d served\n", time.Since(began).Seconds(), s.InFlight, c.K, s.Max, s.Served)
+			case <-ended:
+				return
+			}
 		}
-		return nil
-	case err := <-s.failed:
-		return err
-	}
-}
-
-func (c *demoAllCommand) announce(out io.Writer, upstream *url.URL, fleet []*server) {
-	fmt.Fprintf(out, "upstream  %s  holds each request for %v on average (SCV %g)\n", upstream, c.Hold, c.SCV)
-	clients := c.split()
-	for i, n := range fleet {
-		fmt.Fprintf(out, "%s      http://%s  %d clients  status http://%s/\n", n.cfg.Node.Name, n.clientAddr, clients[i], n.adminAddr)
-	}
-	fmt.Fprintf(out, "k = %d over all gateways, %s binding\n\n", c.K, c.Binding)
-}
-
-// split deals the clients out unevenly.
-func (c *demoAllCommand) split() [demoGateways]int {
-	first, second := c.Clients*7/10, c.Clients*2/10
-	return [demoGateways]int{first, second, c.Clients - first - second}
-}
-
-// load runs the clients and shows their progress.
-func (c *demoAllCommand) load(ctx context.Context, out io.Writer, upstream *demo.Upstream, fleet []*server) (*demoResult, error) {
-	const endless = 100 * 24 * time.Hour
-	cfg := demo.LoadConfig{
-		Warmup: min(2*time.Second, c.Duration/4), Duration: endless, Seed: 1,
-		Opened: upstream.Reset,
-	}
-	if c.Duration > 0 {
-		cfg.Duration = c.Duration - cfg.Warmup
-	}
-	for i, clients := range c.split() {
-		cfg.Targets = append(cfg.Targets, demo.Target{Name: fleet[i].cfg.Node.Name, URL: "http://" + fleet[i].clientAddr.String() + "/", Clients: clients})
-	}
-	most := 0
-	show := newProgress(out, c.Duration)
-	cfg.Progress = func(p demo.Progress) {
-		s := upstream.Stats()
-		most = max(most, s.Max)
-		show.update(p, s, c.K)
-	}
+	})
+	cfg.Opened = func() { most = upstream.Stats().Max; upstream.Reset() }
 	var at demo.Stats
 	cfg.Closed = func() { at = upstream.Stats() }
 	r, err := demo.Run(ctx, cfg)
+	close(ended)
+	shown.Wait()
 	if err != nil && ctx.Err() == nil {
-		return nil, err
+		return err
 	}
-	return &demoResult{load: r, upstream: at, most: max(most, at.Max)}, nil
-}
-
-type demoResult struct {
-	load     *demo.Result
-	upstream demo.Stats
-	most     int
-}
-
-// summary prints the results of the run, and fails if k was exceeded.
-func (c *demoAllCommand) summary(out io.Writer, r *demoResult) error {
-	fmt.Fprintf(out, "\nmost in flight at the upstream  %d  (k = %d)\n", r.most, c.K)
-	fmt.Fprintf(out, "slots busy                      %.1f %%\n", 100*r.upstream.Busy)
-	printLoad(out, r.load)
-	if r.most > c.K {
-		return &codedError{code: exitFailure, err: fmt.Errorf("k was exceeded: %d requests in flight, k = %d", r.most, c.K)}
+	most = max(most, at.Max)
+	fmt.Fprintf(out, "\nmost in flight at the upstream  %d  (k = %d)\n", most, c.K)
+	fmt.Fprintf(out, "slots busy                      %.1f %%\n", 100*at.Busy)
+	printLoad(out, r)
+	if most > c.K {
+		return &codedError{code: exitFailure, err: fmt.Errorf("k was exceeded: %d requests in flight, k = %d", most, c.K)}
 	}
 	return nil
 }
@@ -255,46 +220,6 @@ func printLoad(out io.Writer, r *demo.Result) {
 		a := s.Access
 		fmt.Fprintf(out, "%-*s %9d %9.1f %9.1f %9.1f %9.1f %9.1f\n", width, s.Name, a.Count, millis(a.Mean), millis(a.P50), millis(a.P99), millis(a.Max), millis(a.Spread()))
 	}
-}
-
-// progress shows a run: a few lines that are overwritten on a terminal, else a line now
-// and then.
-type progress struct {
-	out      io.Writer
-	terminal bool
-	total    time.Duration
-	lines    int
-	updates  int
-}
-
-func newProgress(out io.Writer, total time.Duration) *progress {
-	return &progress{out: out, total: total, terminal: asTerminal(out) != nil}
-}
-
-func (p *progress) update(now demo.Progress, s demo.Stats, k int) {
-	p.updates++
-	const every = 5 // updates, off a terminal
-	if !p.terminal && p.updates%every != 1 {
-		return
-	}
-	var b strings.Builder
-	if p.terminal && p.lines > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", p.lines)
-	}
-	fmt.Fprintf(&b, "%4.0f s  upstream %d/%d in flight, most %d", now.Elapsed.Seconds(), s.InFlight, k, s.Max)
-	if p.total > 0 {
-		fmt.Fprintf(&b, "  (of %v)", p.total)
-	}
-	for _, t := range now.Targets {
-		separator := "\n        "
-		if !p.terminal {
-			separator = "  |  "
-		}
-		fmt.Fprintf(&b, "%s%s %d waiting, %d done, wait %.0f ms", separator, t.Name, t.Waiting, t.Completed, millis(t.MeanAccess))
-	}
-	b.WriteString("\n")
-	p.lines = 1 + len(now.Targets)
-	fmt.Fprint(p.out, b.String())
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -4,10 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net"
-	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,20 +37,17 @@ func (c *demoUpstreamCommand) Run(std streams) error {
 	if c.Every <= 0 {
 		return &codedError{code: exitUsage, err: errors.New("--every must be more than 0")}
 	}
-	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: c.Hold, SCV: c.SCV}, Seed: 1, BodyBytes: c.Bytes})
+	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: c.Hold, SCV: c.SCV, Seed: 1, BodyBytes: c.Bytes})
 	if err != nil {
 		return &codedError{code: exitUsage, err: err}
 	}
-	l, err := net.Listen("tcp", c.Listen)
+	at, failed, stop, err := serveUpstream(u, c.Listen)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := untilSignal()
 	defer cancel()
-	server := &http.Server{Handler: u, ReadHeaderTimeout: 5 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }() // ends with Close
-	fmt.Fprintf(std.out, "serving at http://%s, each request for %v on average\n", l.Addr(), c.Hold)
+	fmt.Fprintf(std.out, "serving at http://%s, each request for %v on average\n", at, c.Hold)
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	for {
@@ -65,10 +58,7 @@ func (c *demoUpstreamCommand) Run(std streams) error {
 			return err
 		case <-ctx.Done():
 			tell(std.out, u)
-			err := server.Close()
-			//lint:ignore errcheck it says that it was closed
-			<-failed
-			return err
+			return stop()
 		}
 	}
 }
@@ -100,16 +90,16 @@ func (c *demoLoadCommand) Run(std streams) error {
 	if c.Duration <= 0 {
 		return &codedError{code: exitUsage, err: errors.New("--duration must be more than 0")}
 	}
-	cfg := demo.LoadConfig{Warmup: min(2*time.Second, c.Duration/4), Seed: 1}
+	cfg := demo.LoadConfig{Warmup: min(2*time.Second, c.Duration/4)}
 	cfg.Duration = c.Duration - cfg.Warmup
 	for _, t := range c.Targets {
-		url, number, counted := cutLast(t, "=")
-		clients := c.Clients
-		if counted {
+		url, clients := t, c.Clients
+		if i := strings.LastIndex(t, "="); i >= 0 {
 			var err error
-			if clients, err = strconv.Atoi(number); err != nil || clients < 1 {
-				return &codedError{code: exitUsage, err: fmt.Errorf("%s: %q is not a number of clients", t, number)}
+			if clients, err = strconv.Atoi(t[i+1:]); err != nil || clients < 1 {
+				return &codedError{code: exitUsage, err: fmt.Errorf("%s: %q is not a number of clients", t, t[i+1:])}
 			}
+			url = t[:i]
 		}
 		cfg.Targets = append(cfg.Targets, demo.Target{Name: url, URL: url, Clients: clients})
 	}
@@ -127,27 +117,7 @@ func (c *demoLoadCommand) Run(std streams) error {
 	case r.Overall.Access.Count == 0:
 		return &codedError{code: exitFailure, err: errors.New("no request was answered: does a gateway listen there?")}
 	case failed > 0:
-		return &codedError{code: exitFailure, err: fmt.Errorf("%d requests failed: %s", failed, byStatus(r.Overall.Failed))}
+		return &codedError{code: exitFailure, err: fmt.Errorf("%d requests failed, by status (0: no answer): %v", failed, r.Overall.Failed)}
 	}
 	return nil
-}
-
-// byStatus formats the number of answers by status.
-func byStatus(counts map[int]int) string {
-	var parts []string
-	for _, status := range slices.Sorted(maps.Keys(counts)) {
-		what := fmt.Sprintf("with %d", status)
-		if status == 0 {
-			what = "without an answer"
-		}
-		parts = append(parts, fmt.Sprintf("%d %s", counts[status], what))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

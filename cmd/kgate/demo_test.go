@@ -20,7 +20,7 @@ func TestDemoParts(t *testing.T) {
 		want string
 	}{
 		{"demo upstream --listen " + taken, exitFailure, "in use"},
-		{"demo upstream --hold=-1s", exitUsage, "negative mean"},
+		{"demo upstream --hold=-1s", exitUsage, "cannot be negative"},
 		{"demo upstream --every 0s", exitUsage, "--every"},
 		{"demo load http://127.0.0.1:1=many", exitUsage, `"many" is not a number of clients`},
 		{"demo load ftp://127.0.0.1:1", exitUsage, "not an http URL"},

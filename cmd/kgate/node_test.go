@@ -66,7 +66,7 @@ func startSingleOn(t *testing.T, upstream string, sockets map[string][]net.Liste
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := n.awaitReady(ctx); err != nil {
+	if err := n.node.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -112,7 +112,7 @@ func TestGeneratedSet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for _, n := range fleet {
-		if err := n.awaitReady(ctx); err != nil {
+		if err := n.node.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,14 +4,13 @@
 // Upstream is an HTTP server that holds each request for a sampled time and
 // counts its own concurrency, so that the upstream and not the gateway is the
 // judge of "at most k". Load is a closed system of clients, as in the papers:
-// each client asks, waits for its answer, thinks, and asks again. It measures
+// each client asks, waits for its answer, and asks again. It measures
 // access times, the time from a request to its admission.
 //
 // # Model
 //
 // Hold times have a mean and a squared coefficient of variation (SCV, variance
-// divided by the squared mean): 0 is constant, 1 exponential, everything else
-// log-normal with that SCV. Samples come from a seeded source, in order of
+// divided by the squared mean): 0 is constant, 1 exponential. Samples come from a seeded source, in order of
 // arrival.
 //
 // The upstream's request is in flight from the entry of its handler until just

@@ -14,8 +14,6 @@ type Stats struct {
 	// Served counts requests answered in full, Aborted requests whose client left before.
 	Served  int64 `json:"served"`
 	Aborted int64 `json:"aborted"`
-	// MeanInFlight is the time average of the number in flight.
-	MeanInFlight float64 `json:"mean_in_flight"`
 	// Busy is the time average of min(in flight, K)/K: the fraction of the
 	// slots in use. 0 if the upstream was not told K.
 	Busy float64 `json:"busy"`
@@ -31,13 +29,12 @@ type meter struct {
 
 	mu       sync.Mutex
 	start    time.Time // of the window
-	last     time.Time // up to here the integrals reach
+	last     time.Time // up to here the integral reaches
 	inFlight int
 	max      int
 	served   int64
 	aborted  int64
-	area     float64 // integral of inFlight, in request-nanoseconds
-	busyArea float64 // integral of min(inFlight, k)
+	busyArea float64 // integral of min(inFlight, k), in request-nanoseconds
 }
 
 func newMeter(k int, now func() time.Time) *meter {
@@ -50,7 +47,6 @@ func newMeter(k int, now func() time.Time) *meter {
 func (m *meter) advance() {
 	t := m.now()
 	d := float64(t.Sub(m.last))
-	m.area += d * float64(m.inFlight)
 	m.busyArea += d * float64(min(m.inFlight, m.k))
 	m.last = t
 }
@@ -83,7 +79,7 @@ func (m *meter) reset() {
 	m.start = m.last
 	m.max = m.inFlight
 	m.served, m.aborted = 0, 0
-	m.area, m.busyArea = 0, 0
+	m.busyArea = 0
 }
 
 func (m *meter) stats() Stats {
@@ -97,11 +93,8 @@ func (m *meter) stats() Stats {
 		Aborted:  m.aborted,
 		Elapsed:  m.last.Sub(m.start),
 	}
-	if s.Elapsed > 0 {
-		s.MeanInFlight = m.area / float64(s.Elapsed)
-		if m.k > 0 {
-			s.Busy = m.busyArea / float64(s.Elapsed) / float64(m.k)
-		}
+	if s.Elapsed > 0 && m.k > 0 {
+		s.Busy = m.busyArea / float64(s.Elapsed) / float64(m.k)
 	}
 	return s
 }

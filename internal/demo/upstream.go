@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -15,8 +18,11 @@ const HoldHeader = "Demo-Hold-Ms"
 
 // UpstreamConfig of an Upstream.
 type UpstreamConfig struct {
-	// Hold is how long requests are held.
-	Hold Distribution
+	// Hold is how long requests are held, on average.
+	Hold time.Duration
+	// SCV of that time: its variance divided by its squared mean. 0 is constant, 1
+	// exponential.
+	SCV float64
 	// Seed of the hold times.
 	Seed uint64
 	// K is the number of slots that Stats.Busy refers to; 0 if unknown. It
@@ -24,24 +30,6 @@ type UpstreamConfig struct {
 	K int
 	// BodyBytes is the size of an answer, default 3 ("ok\n").
 	BodyBytes int
-	// Chunks greater than 1 sends the header at once and the body in Chunks parts, spread evenly
-	// over the hold time, as a slow download does.
-	Chunks int
-}
-
-func (c UpstreamConfig) withDefaults() UpstreamConfig {
-	c.BodyBytes = cmp.Or(c.BodyBytes, len(okBody))
-	c.Chunks = max(c.Chunks, 1)
-	return c
-}
-
-// Validate reports what is wrong with c, joined.
-func (c UpstreamConfig) Validate() error {
-	errs := []error{c.Hold.Validate()}
-	if c.K < 0 || c.BodyBytes < 0 || c.Chunks < 0 {
-		errs = append(errs, errors.New("demo: an upstream's K, BodyBytes and Chunks cannot be negative"))
-	}
-	return errors.Join(errs...)
 }
 
 // Upstream is an http.Handler that holds each request for a while and counts its concurrent requests.
@@ -50,31 +38,40 @@ func (c UpstreamConfig) Validate() error {
 // neither is counted.
 type Upstream struct {
 	cfg   UpstreamConfig
-	hold  *sampler
 	meter *meter
 	body  []byte
+
+	mu  sync.Mutex
+	rng *rand.Rand
 }
 
 var _ http.Handler = (*Upstream)(nil)
 
-const okBody = "ok\n"
-
 // NewUpstream returns an Upstream.
 func NewUpstream(cfg UpstreamConfig) (*Upstream, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
+	switch {
+	case cfg.SCV != 0 && cfg.SCV != 1:
+		return nil, errors.New("demo: the squared coefficient of variation is 0 (constant) or 1 (exponential)")
+	case cfg.Hold < 0 || cfg.K < 0 || cfg.BodyBytes < 0:
+		return nil, errors.New("demo: an upstream's Hold, K and BodyBytes cannot be negative")
 	}
-	cfg = cfg.withDefaults()
-	u := &Upstream{
+	size := cmp.Or(cfg.BodyBytes, 3)
+	return &Upstream{
 		cfg:   cfg,
-		hold:  newSampler(cfg.Hold, cfg.Seed),
+		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x6b67617465)),
 		meter: newMeter(cfg.K, time.Now),
-		body:  make([]byte, cfg.BodyBytes),
+		body:  []byte(strings.Repeat("ok\n", size/3+1))[:size],
+	}, nil
+}
+
+// hold returns how long the next request is held.
+func (u *Upstream) hold() time.Duration {
+	if u.cfg.SCV == 0 {
+		return u.cfg.Hold
 	}
-	for i := range u.body {
-		u.body[i] = okBody[i%len(okBody)]
-	}
-	return u, nil
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Duration(u.rng.ExpFloat64() * float64(u.cfg.Hold))
 }
 
 // Stats returns the counts of the current window.
@@ -98,72 +95,24 @@ func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
+	served := false
 	u.meter.enter()
 	entered := time.Now()
-	served := false
-	defer func() {
-		if !served {
-			u.meter.leave(false)
-		}
-	}()
-
-	hold := u.hold.next()
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(u.body)))
-	rest := u.body
-	if u.cfg.Chunks > 1 {
-		w.Header().Set(HoldHeader, formatMilliseconds(hold))
-	}
-	for left := u.cfg.Chunks; left > 1; left-- {
-		part := rest[:len(rest)/left]
-		rest = rest[len(part):]
-		sent := u.cfg.Chunks - left + 1
-		until := entered.Add(hold / time.Duration(u.cfg.Chunks) * time.Duration(sent))
-		if !send(w, part) || !sleepUntil(r, until) {
-			return
-		}
-	}
-	if !sleepUntil(r, entered.Add(hold)) {
-		return
-	}
-	if u.cfg.Chunks == 1 {
-		w.Header().Set(HoldHeader, formatMilliseconds(time.Since(entered)))
-	}
-	if len(rest) > 1 {
-		if _, err := w.Write(rest[:len(rest)-1]); err != nil {
-			return
-		}
-		rest = rest[len(rest)-1:]
-	}
-	// With the last byte the gateway may admit the next request.
-	u.meter.leave(true)
-	served = true
-	_, _ = w.Write(rest)
-}
-
-func send(w http.ResponseWriter, part []byte) bool {
-	if _, err := w.Write(part); err != nil {
-		return false
-	}
-	return http.NewResponseController(w).Flush() == nil
-}
-
-// sleepUntil reports whether the client was still there at the end.
-func sleepUntil(r *http.Request, t time.Time) bool {
-	d := time.Until(t)
-	if d <= 0 {
-		return r.Context().Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
-		return true
+	case <-time.After(u.hold()):
+		served = r.Context().Err() == nil
 	case <-r.Context().Done():
-		return false
 	}
-}
-
-func formatMilliseconds(d time.Duration) string {
-	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 3, 64)
+	first, last := u.body[:len(u.body)-1], u.body[len(u.body)-1:]
+	if served {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.Itoa(len(u.body)))
+		w.Header().Set(HoldHeader, strconv.FormatFloat(float64(time.Since(entered))/float64(time.Millisecond), 'f', 3, 64))
+		_, err := w.Write(first)
+		served = err == nil
+	}
+	u.meter.leave(served) // with the last byte the gateway may admit the next request
+	if served {
+		_, _ = w.Write(last)
+	}
 }

@@ -113,7 +113,7 @@ func BenchmarkFairness(b *testing.B) {
 // returns runs the clients and returns the row of the table.
 func (c contender) prepare(b *testing.B, split []int) func() string {
 	b.Helper()
-	u, upstream := cluster.ServeUpstream(b, demo.UpstreamConfig{Hold: demo.Distribution{Mean: holdTime, SCV: 1}, Seed: 3, K: slots})
+	u, upstream := cluster.ServeUpstream(b, demo.UpstreamConfig{Hold: holdTime, SCV: 1, Seed: 3, K: slots})
 	var stats demo.Stats
 	cfg := demo.LoadConfig{
 		Warmup: 3 * time.Second, Duration: 10 * time.Second,
@@ -148,6 +148,6 @@ func (c contender) prepare(b *testing.B, split []int) func() string {
 			waits += fmt.Sprintf("%s%.0f", separator, mean)
 		}
 		return fmt.Sprintf("%s\t%s\t%s\t%.2f\t%.2f\t%.1f %%\t%d", c.name, clients, waits, most/least,
-			r.Overall.Access.RelativeSpread(), 100*stats.Busy, stats.Max)
+			float64(r.Overall.Access.Spread())/float64(r.Overall.Access.Mean), 100*stats.Busy, stats.Max)
 	}
 }

@@ -63,7 +63,7 @@ func simple(upstream string, more ...string) []string {
 
 // TestServeWithoutFile runs a gateway by flags alone, and asks it for its status.
 func TestServeWithoutFile(t *testing.T) {
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: 3})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 5 * time.Millisecond, K: 3})
 	g := launch(t, "alone", []string{Binary(t)}, simple(url), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -216,7 +216,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 2
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
 	c := Start(t, Options{Gateways: 2, K: k, Upstream: url, Durable: true})
 	c.Causes("the gateway cannot go on", "the disk of data_dir is nearly full")
 	d := mountDisk(t, c.DataDir("gw-3"), 256<<10)

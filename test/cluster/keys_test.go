@@ -30,7 +30,7 @@ func TestKeyReplaced(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
 	old, next := clusterkey.New(), clusterkey.New()
 	file := filepath.Join(t.TempDir(), "cluster.key")
 	write := func(keys ...string) {
@@ -125,7 +125,7 @@ func TestCertificatesReplaced(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
 	dir := t.TempDir()
 	write := func(name string, parts ...string) string {
 		t.Helper()

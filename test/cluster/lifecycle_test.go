@@ -61,9 +61,7 @@ func TestJoinUnderLoad(t *testing.T) {
 // busyCluster is three gateways with an upstream whose answers take a while.
 func busyCluster(t *testing.T, k int, opt Options) (*Cluster, *demo.Upstream) {
 	t.Helper()
-	u, url := ServeUpstream(t, demo.UpstreamConfig{
-		Hold: demo.Distribution{Mean: 60 * time.Millisecond, SCV: 1}, Seed: 5, K: k, BodyBytes: 16 << 10, Chunks: 4,
-	})
+	u, url := serveSlowly(t, demo.UpstreamConfig{Hold: 60 * time.Millisecond, SCV: 1, Seed: 5, K: k}, 16<<10)
 	opt.K, opt.Upstream = k, url
 	return Start(t, opt), u
 }
@@ -86,7 +84,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	t.Parallel()
 	const k, slowK = 6, 4
-	slow, slowURL := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 800 * time.Millisecond}, K: slowK, BodyBytes: 64 << 10, Chunks: 16})
+	slow, slowURL := serveSlowly(t, demo.UpstreamConfig{Hold: 800 * time.Millisecond, K: slowK}, 64<<10)
 	c, u := busyCluster(t, k, Options{Durable: true, Pools: []Pool{{Name: "slow", K: slowK, Upstream: slowURL}}})
 	var urls, slowURLs []string
 	for _, g := range c.Gateways {
@@ -166,7 +164,7 @@ func TestAllRestart(t *testing.T) {
 		t.Run(how.String(), func(t *testing.T) {
 			t.Parallel()
 			const k = 6
-			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
+			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
 			c := Start(t, Options{K: k, Upstream: url, Durable: true})
 			stop := background(t, c, 30)
 			Span(t, time.Second)

@@ -28,12 +28,12 @@ type lineRun struct {
 // clients ask without pause.
 func runLine(t *testing.T, binding string, scv float64, split []int, warmup, window time.Duration) func() lineRun {
 	t.Helper()
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: lineHold, SCV: scv}, Seed: 11, K: lineK})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: lineHold, SCV: scv, Seed: 11, K: lineK})
 	c := Start(t, Options{Gateways: len(split), Name: fmt.Sprintf("gw%dof", len(split)), K: lineK, Upstream: url, Binding: binding})
 	var out lineRun
 	most := 0
 	cfg := demo.LoadConfig{
-		Warmup: warmup, Duration: window, Seed: 12,
+		Warmup: warmup, Duration: window,
 		Opened: func() { most = u.Stats().Max; u.Reset() },
 		Closed: func() { out.upstream = u.Stats() },
 	}
@@ -58,7 +58,7 @@ func (r lineRun) print(t *testing.T, what string) {
 		100*r.upstream.Busy, r.load.Overall.Access.Count, r.load.Overall.Errors())
 	for _, s := range append(r.load.Targets, r.load.Overall) {
 		t.Logf("    %-8s %5d answers, wait mean %v, p99 %v, max %v, (max-mean)/mean %.3f", s.Name, s.Access.Count,
-			s.Access.Mean.Round(time.Millisecond), s.Access.P99.Round(time.Millisecond), s.Access.Max.Round(time.Millisecond), s.Access.RelativeSpread())
+			s.Access.Mean.Round(time.Millisecond), s.Access.P99.Round(time.Millisecond), s.Access.Max.Round(time.Millisecond), relativeSpread(s.Access))
 	}
 }
 
@@ -119,7 +119,7 @@ func TestOneLine(t *testing.T) {
 				runs[1].check(t)
 				a, b := runs[0].load.Overall.Access, runs[1].load.Overall.Access
 				factor = append(factor, runs[0].factor())
-				spread, alone = append(spread, a.RelativeSpread()), append(alone, b.RelativeSpread())
+				spread, alone = append(spread, relativeSpread(a)), append(alone, relativeSpread(b))
 				more = append(more, float64(a.Spread()-b.Spread()))
 			}
 			ratio := median(spread) / median(alone)
@@ -162,3 +162,6 @@ func TestAllClientsOnOneOfThree(t *testing.T) {
 		})
 	}
 }
+
+// relativeSpread is the spread of access times divided by their mean.
+func relativeSpread(t demo.Times) float64 { return float64(t.Spread()) / max(float64(t.Mean), 1) }

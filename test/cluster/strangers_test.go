@@ -68,7 +68,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 50 * time.Millisecond}, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
 	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t)})
 	stop := background(t, c, 30)
 	expectOutside(t, c, c.LaunchStranger(t, "plaintext", func(o *Options) { o.TLS = nil }))

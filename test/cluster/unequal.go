@@ -21,7 +21,7 @@ type Unequal struct {
 // average.
 func NewUnequal(t *testing.T, k int) (x *Unequal, url string) {
 	t.Helper()
-	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: 40 * time.Millisecond, SCV: 1}, Seed: 3, K: k})
+	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: 40 * time.Millisecond, SCV: 1, Seed: 3, K: k})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"net"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,6 +19,23 @@ func ServeUpstream(tb testing.TB, cfg demo.UpstreamConfig) (u *demo.Upstream, ur
 		tb.Fatal(err)
 	}
 	_, url = serve(tb, &http.Server{Handler: u})
+	return u, url
+}
+
+// serveSlowly does so, and sends the header and most of each answer before it holds the request.
+func serveSlowly(tb testing.TB, cfg demo.UpstreamConfig, size int) (u *demo.Upstream, url string) {
+	tb.Helper()
+	u, err := demo.NewUpstream(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	const end = len("ok\n") // what u adds
+	_, url = serve(tb, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(size+end))
+		_, _ = w.Write(make([]byte, size))
+		_ = http.NewResponseController(w).Flush() // u sees if the client is gone
+		u.ServeHTTP(w, r)
+	})})
 	return u, url
 }
 

@@ -39,7 +39,7 @@ func TestTenThousandWaiting(t *testing.T) {
 		}
 		miss("needs a limit of %d open files per process (ulimit -Hn), it is %d", files, limit)
 	}
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: hold}, Seed: 1, K: k})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: hold, Seed: 1, K: k})
 	c := Start(t, Options{Gateways: 1, K: k, Upstream: url, QueueTimeout: 3 * time.Minute, MaxConnections: files})
 	g := c.Gateways[0]
 	settle(t, g)

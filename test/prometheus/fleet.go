@@ -36,7 +36,7 @@ func StartFleet(t *testing.T) *Fleet {
 	f := &Fleet{away: newSite(t)}
 	var url string
 	f.Upstream, url = cluster.ServeUpstream(t, demo.UpstreamConfig{
-		Hold: demo.Distribution{Mean: 200 * time.Millisecond, SCV: 1}, Seed: 6, K: k,
+		Hold: 200 * time.Millisecond, SCV: 1, Seed: 6, K: k,
 	})
 	site := newSite(t).URL()
 	f.Cluster = cluster.Start(t, cluster.Options{
