@@ -51,7 +51,6 @@ type commands struct {
 	ShowVersion versionFlag       `name:"version" help:"Print the version."`
 	Completion  completionCommand `cmd:"" help:"Print the script with which a shell completes command lines."`
 	Complete    completeCommand   `cmd:"" hidden:""`
-	Lab         labCommand        `cmd:"" hidden:"" passthrough:""`
 	Guard       guardCommand      `cmd:"" hidden:"" name:"exec-guard"`
 	Manual      manualCommand     `cmd:"" hidden:"" help:"Write the manual pages."`
 }

@@ -165,7 +165,4 @@ type PoolConfig struct {
 	Fair bool
 	// Weights are the shares of clients in that order, by name; 1 for those that have none.
 	Weights map[string]float64
-	// AskInterval is the least time between two requests for places in line.
-	// 0: four times the number of gateways times the one-way delay.
-	AskInterval time.Duration
 }

@@ -93,7 +93,7 @@ func (p *poolDriver) apply(fx *pool.Effects) {
 		}
 	}
 	if fx.AskTimer {
-		p.ask.Reset(p.askInterval(p.limits.AskInterval))
+		p.ask.Reset(p.askInterval())
 	}
 	for _, t := range fx.Trace {
 		p.watch.Moved(t)
@@ -227,7 +227,7 @@ func (p *poolDriver) turn() bool {
 	places := 1
 	if p.usual > 0 {
 		const most = 8 // for each slot
-		places += int(math.Ceil(float64(p.spec.K) * min(most, float64(p.askInterval(p.limits.AskInterval))/float64(p.usual))))
+		places += int(math.Ceil(float64(p.spec.K) * min(most, float64(p.askInterval())/float64(p.usual))))
 	}
 	p.queue.turn(now, p.spec.K, places, p.core.Machine().FreeHere())
 	return len(p.due) > 0

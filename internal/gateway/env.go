@@ -71,14 +71,14 @@ func (e *poolEnv) over() { e.instant = time.Time{} }
 func (e *env) clock() time.Duration { return e.now().Sub(e.started) }
 
 // askInterval is how long a gateway waits between two requests for a place in a
-// pool's line, if it is not set; see ADR 0010.
-func (e *env) askInterval(set time.Duration) time.Duration {
+// pool's line; see ADR 0010.
+func (e *env) askInterval() time.Duration {
 	const (
 		factor  = 4
 		unknown = time.Millisecond // round trip, until one is measured
 	)
 	rtt := cmp.Or(e.links.MeanRTT(), unknown)
-	return cmp.Or(set, factor*time.Duration(e.size.Load())*rtt/2)
+	return factor * time.Duration(e.size.Load()) * rtt / 2
 }
 
 // entitled reports whether the incarnation may have requests in flight now.

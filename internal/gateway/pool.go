@@ -39,8 +39,8 @@ type poolDriver struct {
 	bandwidth
 	turns   turns
 	pull    pull
-	barred  []string    // upstreams that cannot be reached from here
-	classed atomic.Bool // upstreams have a k of their own
+	barred  []string                        // upstreams that cannot be reached from here
+	classed atomic.Pointer[membership.Pool] // the spec, if upstreams have a k of their own
 	out     outbox
 	placing bool     // a goroutine is about to give those that are due their places
 	moved   signal   // wakes those who wait for a ticket
@@ -109,7 +109,7 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 		p.self, p.founded = self, view.Founded
 		p.core = pool.New(pool.Config{
 			Self: self, Binding: newBinding(spec.Binding), Memory: p.memory,
-			Audit: true, Interval: func() time.Duration { return p.askInterval(p.limits.AskInterval) }, Placed: p.placed,
+			Audit: true, Interval: p.askInterval, Placed: p.placed,
 			Wall: func() int64 { return p.wall().UnixNano() },
 		})
 	} else if spec.Epoch <= p.spec.Epoch {
@@ -121,7 +121,10 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 	}
 	p.spec = spec
 	p.bandwidth.follow(spec)
-	if p.classed.Store(spec.Classes != nil); spec.Classes != nil {
+	if spec.Classes == nil {
+		p.classed.Store(nil)
+	} else {
+		p.classed.Store(&spec)
 		p.apply(p.core.Bar(p.clock(), p.barredTokens()))
 	}
 	disk := pool.DiskNone

@@ -13,8 +13,8 @@ import (
 // share a write.
 func TestSendsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const interval = 50 * time.Millisecond
-		f := newFleet(t, 3, 1, admission.BindingLate, time.Millisecond, PoolConfig{AskInterval: interval})
+		const delay, interval = 4 * time.Millisecond, 12 * 4 * time.Millisecond // see askInterval
+		f := newFleet(t, 3, 1, admission.BindingLate, delay, PoolConfig{})
 		first, second, third := f.all()[0], f.all()[1], f.all()[2]
 		asks := func() (all, alone int) {
 			f.mu.Lock()

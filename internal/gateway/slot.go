@@ -7,6 +7,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/pace"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // Slot is a granted request's right to be in flight. It is safe for concurrent use.
@@ -173,12 +174,10 @@ func (s *Slot) GrantInfo() admission.GrantInfo { return s.given }
 
 // Upstream returns the URL of the upstream that the slot is for; empty: it is for any.
 func (s *Slot) Upstream() string {
-	if !s.pool.classed.Load() {
-		return ""
+	if spec := s.pool.classed.Load(); spec != nil {
+		return spec.Upstream(kmutex.Token(s.given.Token)) // no lock: a token keeps its upstream while anybody can hold it
 	}
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	return s.pool.spec.Upstream(s.grant.Token)
+	return ""
 }
 
 // Pacers returns what paces the two directions in which a request moves bytes. Its flows have to be

@@ -20,8 +20,6 @@ type PoolStatus struct {
 	Home    kmutex.Node
 	// InFlight and Waiting count the requests at this gateway.
 	InFlight, Waiting int
-	// ClientLimit and ClientTickets are the bounds of one client here; 0: none.
-	ClientLimit, ClientTickets int
 	// QueueLimit is how many may wait here.
 	QueueLimit int
 	// TicketsWaiting and TicketsHolding count the tickets here, which are among
@@ -73,9 +71,8 @@ func statusOf(p *poolDriver) PoolStatus {
 	defer p.mu.Unlock()
 	s := PoolStatus{
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
-		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.limits.ClientLimit, ClientTickets: p.limits.ClientTickets,
-		QueueLimit: p.limits.QueueLimit,
-		Upstreams:  p.upstreams(), Rate: p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(), Sharing: p.sharing(p.now()),
+		InFlight: p.inFlight, Waiting: p.waiting, QueueLimit: p.limits.QueueLimit,
+		Upstreams: p.upstreams(), Rate: p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(), Sharing: p.sharing(p.now()),
 	}
 	if p.alive() {
 		if ts := p.core.Tickets(); ts != nil {

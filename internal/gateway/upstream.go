@@ -50,8 +50,6 @@ type UpstreamStatus struct {
 	// K is how many requests it may get from all gateways together, InUse how many slots of
 	// it are in use here.
 	K, InUse int
-	// Barred: it cannot be reached from here.
-	Barred bool
 }
 
 // upstreams returns those that have a k of their own. The caller holds the lock.
@@ -67,7 +65,7 @@ func (p *poolDriver) upstreams() []UpstreamStatus {
 	}
 	var all []UpstreamStatus
 	for _, c := range p.spec.Classes {
-		all = append(all, UpstreamStatus{URL: c.Upstream, K: c.K, InUse: inUse[c.Upstream], Barred: p.isBarred(c)})
+		all = append(all, UpstreamStatus{URL: c.Upstream, K: c.K, InUse: inUse[c.Upstream]})
 	}
 	return all
 }

@@ -51,10 +51,6 @@ func (p *process) tick() (owed bool) {
 		p.finish(s, err)
 		return false
 	}
-	if is := s.wire.Suspect(); is != s.suspect {
-		s.suspect = is
-		p.t.tell(Change{Name: p.name, Boot: s.boot, Suspect: is, Up: true, Proved: s.wire.Proved()})
-	}
 	if s.wire.Due() {
 		s.wakeWriter()
 	}

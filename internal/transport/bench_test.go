@@ -129,16 +129,16 @@ func benchMessages() []kmutex.Message {
 	}
 }
 
-// BenchmarkUrgentBesidePayload is an urgent call, as one that renews a lease, and a message back and
+// BenchmarkCallBesidePayload is a call, as one that renews a lease, and a message back and
 // forth, while payloads of 64 MiB go the same way one after the other.
-func BenchmarkUrgentBesidePayload(b *testing.B) {
+func BenchmarkCallBesidePayload(b *testing.B) {
 	pki := newPKI(b)
 	for _, beside := range []bool{false, true} {
-		b.Run(fmt.Sprintf("payload=%v", beside), func(b *testing.B) { benchmarkUrgent(b, pki, beside) })
+		b.Run(fmt.Sprintf("payload=%v", beside), func(b *testing.B) { benchmarkCall(b, pki, beside) })
 	}
 }
 
-func benchmarkUrgent(b *testing.B, pki *pki, beside bool) {
+func benchmarkCall(b *testing.B, pki *pki, beside bool) {
 	back := make(chan struct{}, 1)
 	one := listen(b, Config{Name: "gw-1", TLS: pki.peer(b), Handler: deliverFunc(func(kmutex.Node, string, kmutex.Message) error {
 		back <- struct{}{}
@@ -167,7 +167,7 @@ func benchmarkUrgent(b *testing.B, pki *pki, beside bool) {
 	var calls, messages []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if _, err := one.Call(ctx, to(two), Question{Name: "renew", Priority: Urgent}); err != nil {
+		if _, err := one.Call(ctx, to(two), Question{Name: "renew"}); err != nil {
 			b.Fatal(err)
 		}
 		called := time.Now()

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
-	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/internal/transport/wire"
 )
 
@@ -20,7 +18,6 @@ type To struct {
 // Caller is the gateway at the other end of a connection.
 type Caller struct {
 	Name string
-	conn net.Conn
 	s    *session
 }
 
@@ -34,10 +31,6 @@ func (c Caller) RTT() time.Duration {
 	return c.s.wire.RTT()
 }
 
-// Check returns an error unless the gateway has one of the names. Its certificate may have
-// several. Without TLS anybody may have said any name, and Check returns nil.
-func (c Caller) Check(names ...string) error { return peercert.OfConn(c.conn, names...) }
-
 // Change says what has become of the connection to another process.
 type Change struct {
 	Name string
@@ -45,30 +38,15 @@ type Change struct {
 	Boot string
 	// Up: there is a connection. Proved: long packets pass over it both ways.
 	Up, Proved bool
-	// Suspect: the other end owes an answer and has been silent for a sixth of a lease, half
-	// of it at most after that began.
-	Suspect bool
 	// Err is why the connection has ended.
 	Err error
 }
 
-// Priority says what a call is written before.
-type Priority uint8
-
-// The priorities of calls. Long bodies and answers are written after everything else in any
-// case.
-const (
-	// Normal calls go before the pools' messages.
-	Normal Priority = iota
-	// Urgent calls go first. Their bodies have 31 KiB at most.
-	Urgent
-)
-
-// Question is what a [Transport.Call] asks.
+// Question is what a [Transport.Call] asks. It goes before the pools' messages; what of its body and of
+// the answer is longer than 31 KiB goes after everything else.
 type Question struct {
-	Name     string
-	Body     []byte
-	Priority Priority
+	Name string
+	Body []byte
 	// InTurn: it is asked when those of its name that came before are answered.
 	InTurn bool
 	// Limit bounds the answer in bytes. 0: 31 KiB.
@@ -88,14 +66,14 @@ func (t *Transport) Call(ctx context.Context, to To, q Question) ([]byte, error)
 		return nil, err
 	}
 	defer release()
-	call := &wire.Call{Name: callName + q.Name, Body: q.Body, Urgent: q.Priority == Urgent, InTurn: q.InTurn, Limit: q.Limit}
+	call := &wire.Call{Name: callName + q.Name, Body: q.Body, InTurn: q.InTurn, Limit: q.Limit}
 	p.mu.Lock()
 	s := p.session
 	if s == nil || !s.open {
 		p.mu.Unlock()
 		return nil, fmt.Errorf("%w: %s", ErrLinkDown, to.Name)
 	}
-	return s.ask(ctx, call, q.Priority == Urgent)
+	return s.ask(ctx, call)
 }
 
 // Calls and payloads have names of their own.
@@ -148,12 +126,12 @@ func (t *Transport) reach(ctx context.Context, to To, keep int) (p *process, rel
 
 // ask sends a call and waits for its answer. It is called under the process's lock, which it
 // lets go.
-func (s *session) ask(ctx context.Context, call *wire.Call, now bool) ([]byte, error) {
+func (s *session) ask(ctx context.Context, call *wire.Call) ([]byte, error) {
 	done := make(chan answer, 1)
 	call.User = done
 	err := s.wire.Call(call)
 	if err == nil {
-		s.flushSoon(now)
+		s.flushSoon(false)
 	}
 	s.p.mu.Unlock()
 	if err != nil {
@@ -192,8 +170,7 @@ func (a answer) result(name string) ([]byte, error) {
 }
 
 // sendDatagram sends a datagram to a process if there is a connection. It never blocks. An error says
-// that it was dropped; it can be lost later, if the connection ends. Raft's are urgent, and
-// have the other end suspected unless it says something.
+// that it was dropped; it can be lost later, if the connection ends. Raft's are urgent.
 func (t *Transport) sendDatagram(name string, ch wire.Channel, data []byte) error {
 	t.procs.Lock()
 	p := t.processes[name]

@@ -24,7 +24,7 @@ func TestCalls(t *testing.T) {
 			config := func(name string) Config {
 				c := Config{Name: name, Answer: func(_ context.Context, from Caller, call string, body []byte) ([]byte, error) {
 					switch {
-					case from.Name == name || from.Check(from.Name) != nil:
+					case from.Name == name:
 						return nil, errors.New("from nobody")
 					case call == "echo":
 						return body, nil
@@ -46,12 +46,8 @@ func TestCalls(t *testing.T) {
 				for n := range 200 {
 					wg.Go(func() {
 						body := randomBytes(n*n, uint64(i+n))
-						got, err := pair[0].Call(within(t), to(pair[1]), Question{Name: "echo", Body: body, Priority: Priority(n / 50 % 2), Limit: 1 << 20})
-						if n*n > 32<<10-256 && n/50%2 == 1 {
-							if !errors.Is(err, wire.ErrCall) {
-								t.Errorf("an urgent call with %d bytes: %v", len(body), err)
-							}
-						} else if err != nil || !bytes.Equal(got, body) {
+						got, err := pair[0].Call(within(t), to(pair[1]), Question{Name: "echo", Body: body, Limit: 1 << 20})
+						if err != nil || !bytes.Equal(got, body) {
 							t.Errorf("call %d: %d bytes, %v", n, len(got), err)
 						}
 					})
@@ -148,46 +144,6 @@ func TestDatagrams(t *testing.T) {
 		t.Errorf("told %+v", c)
 	}
 	eventually(t, "nothing is kept of the other process", func() bool { return len(t1.all()) == 0 })
-}
-
-// As many calls as there may be that take long do not hold up an urgent one, neither those of the
-// connection nor those that earlier connections have left behind.
-func TestUrgentCallsHavePlaces(t *testing.T) {
-	goOn := make(chan struct{})
-	var slow atomic.Int64
-	victim := listen(t, Config{Name: "gw-3", Answer: func(_ context.Context, _ Caller, name string, _ []byte) ([]byte, error) {
-		if name == "slow" {
-			slow.Add(1)
-			<-goOn
-		}
-		return nil, nil
-	}})
-	friend := listen(t, Config{Name: "gw-1"})
-	defer friend.Keep(to(victim))()
-	p := friend.use("gw-3")
-	defer friend.leave(p)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer close(goOn)
-	for _, want := range []int64{224, 240} { // short calls of one connection, and all
-		for range 256 {
-			wg.Go(func() {
-				ctx, err := within(t), ErrLinkDown
-				for errors.Is(err, ErrLinkDown) && ctx.Err() == nil { // a call waits for a new connection, but not long
-					_, err = friend.Call(ctx, to(victim), Question{Name: "slow"})
-				}
-			})
-		}
-		eventually(t, "they are asked", func() bool { return slow.Load() >= want }) // more: the connection is not the first one
-		if _, err := friend.Call(within(t), to(victim), Question{Name: "renew", Priority: Urgent}); err != nil {
-			t.Errorf("an urgent call besides %d others: %v", want, err)
-		}
-		s, _, _ := p.current()
-		s.fail(errReplaced)
-	}
-	if n := slow.Load(); n > 240 {
-		t.Errorf("%d calls have places", n)
-	}
 }
 
 // A gateway keeps no connection to itself.

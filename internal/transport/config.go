@@ -139,11 +139,10 @@ type Config struct {
 	Datagram func(ch wire.Channel, from Caller, data []byte)
 	// Answer answers a call of another gateway. Ctx ends when nobody waits for the answer any
 	// more. Calls come at the same time, up to 272 from one gateway, those of connections that
-	// have ended included; 32 of these places are for urgent ones. An error is passed on in
-	// words; [ErrUnknownCall] says that there are no calls of that name. Default: there are
-	// none.
+	// have ended included. An error is passed on in words; [ErrUnknownCall] says that there are
+	// no calls of that name. Default: there are none.
 	Answer func(ctx context.Context, from Caller, name string, body []byte) ([]byte, error)
-	// Changed is told when a connection to another process comes, goes or falls silent. It
+	// Changed is told when a connection to another process comes or goes. It
 	// must not block or call the transport. Default: nobody is told.
 	Changed func(Change)
 	// Receive takes a payload that a peer has sent with SendPayload, and keeps it. For each

@@ -71,13 +71,13 @@ func TestBothDialAtOnce(t *testing.T) {
 		wg.Go(func() { setPeers(t2, 2, peers) })
 		wg.Wait()
 		waitUp(t, t1, t2)
-		before := t1.Links()[0].Reconnects
+		before := statesOf(t1)[0].Reconnects
 		for i := range 20 {
 			if err := errors.Join(t1.Send(2, "p", numbered(i)), t1.Flush(within(t)), t2.Send(1, "p", numbered(i)), t2.Flush(within(t))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if again := t1.Links()[0].Reconnects - before; again > 3 {
+		if again := statesOf(t1)[0].Reconnects - before; again > 3 {
 			t.Errorf("the link was broken %d times", again)
 		}
 		if err := errors.Join(t1.Close(), t2.Close()); err != nil {

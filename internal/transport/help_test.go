@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -243,4 +244,51 @@ func plain(tb testing.TB, t *Transport) net.Conn {
 	}
 	tb.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// linkState is what tests look at besides a LinkStatus.
+type linkState struct {
+	LinkStatus
+	Since                time.Time
+	Queued               int
+	Reconnects, Failures int
+	Err                  string // why the link is down
+}
+
+var errNoView = errors.New("connected, but its view does not have both gateways (yet)")
+
+// statesOf returns the state of every link, by node.
+func statesOf(t *Transport) []linkState {
+	var all []linkState
+	for _, status := range t.Links() {
+		l := t.peers.Load().links[status.Node]
+		l.p.mu.Lock()
+		s := linkState{
+			LinkStatus: status, Since: l.since, Queued: l.wire.Queued(),
+			Reconnects: max(l.connects, 1) - 1, Failures: l.p.failing.attempts,
+		}
+		err := cmp.Or(l.p.failing.err, l.lastErr)
+		if session := l.p.session; session != nil && session.open && err == nil {
+			if linked, _ := session.wire.Linked(); !linked {
+				err = errNoView
+			}
+		}
+		if err != nil && !l.up {
+			s.Err = err.Error()
+		}
+		l.p.mu.Unlock()
+		all = append(all, s)
+	}
+	return all
+}
+
+// downOf returns the peers whose links are down, and since when they are.
+func downOf(t *Transport) map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	for _, s := range statesOf(t) {
+		if !s.Up {
+			down[s.Node] = s.Since
+		}
+	}
+	return down
 }

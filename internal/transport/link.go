@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -27,12 +26,10 @@ type link struct {
 	// changed, and lastErr why it went down.
 	up       bool
 	since    time.Time
-	connects uint64
+	connects int
 	lastErr  error
 	broken   error // the ends disagree on what was received
 }
-
-var errNoView = errors.New("connected, but its view does not have both gateways (yet)")
 
 // waiter is a Flush that waits until number is acknowledged.
 type waiter struct {
@@ -96,37 +93,11 @@ func (l *link) flushed() chan struct{} {
 	return w.done
 }
 
-// downSince returns since when the link has been down; false if it is up.
-func (l *link) downSince() (time.Time, bool) {
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	return l.since, !l.up
-}
-
 func (l *link) status() LinkStatus {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := LinkStatus{
-		Node: l.node, Name: p.name, Addr: p.addr,
-		Up: l.up, Since: l.since, RTT: time.Duration(l.rtt.Load()),
-		Queued:     l.wire.Queued(),
-		Reconnects: max(l.connects, 1) - 1,
-		Failures:   p.failing.attempts,
-	}
-	err := l.lastErr
-	if p.failing.err != nil {
-		err = p.failing.err
-	}
-	if linked := false; p.session != nil && p.session.open {
-		if linked, _ = p.session.wire.Linked(); !linked && err == nil {
-			err = errNoView
-		}
-	}
-	if err != nil && !l.up {
-		s.Err = err.Error()
-	}
-	return s
+	return LinkStatus{Node: l.node, Name: p.name, Up: l.up, RTT: time.Duration(l.rtt.Load())}
 }
 
 // attrs says which link it is, in logs.

@@ -252,7 +252,7 @@ func TestOrderAcrossCuts(t *testing.T) {
 					t.Errorf("%d times %s", k, cause)
 				}
 			}
-			t.Logf("%d cuts, %d reconnects", cut.cuts.Load(), t1.Links()[0].Reconnects)
+			t.Logf("%d cuts, %d reconnects", cut.cuts.Load(), statesOf(t1)[0].Reconnects)
 		})
 	}
 }
@@ -302,8 +302,8 @@ func TestSendRefuses(t *testing.T) {
 			t.Errorf("to node %d: %v", node, err)
 		}
 	}
-	if err := one.Send(2, "p", kmutex.Message{}); !errors.Is(err, errMessage) {
-		t.Errorf("no message: %v", err)
+	if err := one.Send(2, "", numbered(1)); !errors.Is(err, errMessage) {
+		t.Errorf("of no pool: %v", err)
 	}
 	for i := range 5 {
 		if err := one.Send(2, "p", numbered(i)); (i >= 3) != errors.Is(err, wire.ErrFull) {
@@ -313,11 +313,11 @@ func TestSendRefuses(t *testing.T) {
 	if n := seen.count(CauseOverflow); n != 2 {
 		t.Errorf("%d overflows counted, want 2", n)
 	}
-	if s := one.Links(); len(s) != 1 || s[0].Queued != 3 || s[0].Up {
+	if s := statesOf(one); len(s) != 1 || s[0].Queued != 3 || s[0].Up {
 		t.Errorf("links = %+v, want one that is down with 3 queued", s)
 	}
 	setPeers(one, 0, []Peer{{Node: 2}})
-	if err := one.Send(2, "p", numbered(1)); !errors.Is(err, ErrUnknownPeer) || len(one.Links()) != 0 {
+	if err := one.Send(2, "p", numbered(1)); !errors.Is(err, ErrUnknownPeer) || len(statesOf(one)) != 0 {
 		t.Errorf("as no member: %v", err)
 	}
 	if err := one.Close(); err != nil {
@@ -396,7 +396,7 @@ func TestAcknowledgements(t *testing.T) {
 	if err := errors.Join(t1.Send(2, "downloads", numbered(n)), t1.Flush(within(t))); err != nil {
 		t.Error(err)
 	}
-	if s := t1.Links()[0]; s.Queued != 0 {
+	if s := statesOf(t1)[0]; s.Queued != 0 {
 		t.Errorf("%d messages queued after Flush", s.Queued)
 	}
 	long := numbered(1)
@@ -406,7 +406,7 @@ func TestAcknowledgements(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually(t, "acknowledgement of many bytes", func() bool { return t1.Links()[0].Queued < 2*ackBytes/maxTokens })
+	eventually(t, "acknowledgement of many bytes", func() bool { return statesOf(t1)[0].Queued < 2*ackBytes/maxTokens })
 }
 
 // A longer message than the reader's buffer or a batch takes its own way.
@@ -456,7 +456,7 @@ func TestSetPeersKeepsLinks(t *testing.T) {
 	t1, t2, t3 := listen(t, Config{}), listen(t, Config{Handler: at2}), listen(t, Config{})
 	join(t1, t2)
 	waitUp(t, t1, t2)
-	up := t1.Links()[0].Since
+	up := statesOf(t1)[0].Since
 	var wg sync.WaitGroup
 	wg.Go(func() { sendAll(t, t1, 2, n) })
 	for range 10 {
@@ -468,7 +468,7 @@ func TestSetPeersKeepsLinks(t *testing.T) {
 	wg.Wait()
 	wait(t, "all messages", at2.done)
 	at2.check(t, "at 2")
-	if s := t1.Links(); len(s) != 1 || !s[0].Up || s[0].Reconnects != 0 || !s[0].Since.Equal(up) {
+	if s := statesOf(t1); len(s) != 1 || !s[0].Up || s[0].Reconnects != 0 || !s[0].Since.Equal(up) {
 		t.Errorf("links = %+v, want one, up since %v", s, up)
 	}
 }
@@ -507,7 +507,7 @@ func TestPeerReplaced(t *testing.T) {
 	sendAll(t, t1, 7, 10)
 	wait(t, "messages of the second incarnation", again.done)
 	again.check(t, "second incarnation")
-	if s := t1.Links(); len(s) != 1 || s[0].Node != 7 {
+	if s := statesOf(t1); len(s) != 1 || s[0].Node != 7 {
 		t.Errorf("links = %+v", s)
 	}
 }
@@ -527,7 +527,7 @@ func TestForgottenPeer(t *testing.T) {
 	join(t1, t2)
 	eventually(t, "the disagreement is counted", func() bool { return seen.count(CauseSequence) > 0 })
 	eventually(t, "the disagreement is shown", func() bool {
-		s := t1.Links()[0]
+		s := statesOf(t1)[0]
 		return !s.Up && s.Err != ""
 	})
 }
@@ -538,12 +538,12 @@ func TestAddressChanges(t *testing.T) {
 	t1, t2 := listen(t, Config{}), listen(t, Config{Handler: at2})
 	setPeers(t2, 2, []Peer{{Node: 1}})
 	setPeers(t1, 1, []Peer{{Node: 2, Addr: "127.0.0.1:1", Name: "gw-2"}})
-	eventually(t, "a failure", func() bool { return t1.Links()[0].Failures > 0 })
+	eventually(t, "a failure", func() bool { return statesOf(t1)[0].Failures > 0 })
 	sendAll(t, t1, 2, 1)
 	setPeers(t1, 1, []Peer{{Node: 2, Addr: t2.Addr().String(), Name: "gw-2"}})
 	wait(t, "the message", at2.done)
 	waitUp(t, t1)
-	if s := t1.Links()[0]; s.Name != "gw-2" || s.Err != "" {
+	if s := statesOf(t1)[0]; s.Name != "gw-2" || s.Err != "" {
 		t.Errorf("link = %+v", s)
 	}
 }
@@ -559,7 +559,7 @@ func TestNewIncarnationOfSelf(t *testing.T) {
 	setPeers(t2, 2, []Peer{{Node: 9, Addr: t1.Addr().String(), Name: "gw-1"}})
 	sendAll(t, t1, 2, 3)
 	wait(t, "messages of the new incarnation", at2.done)
-	if links := t2.Links(); len(links) != 1 || links[0].Node != 9 {
+	if links := statesOf(t2); len(links) != 1 || links[0].Node != 9 {
 		t.Errorf("links to %+v", links)
 	}
 }
@@ -580,8 +580,8 @@ func TestHandlerErrors(t *testing.T) {
 	if err := t1.Flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got.Load() != 100 || seen.count(CauseHandler) != 50 || t1.Links()[0].Reconnects != 0 {
-		t.Errorf("%d delivered, %d errors, link %+v", got.Load(), seen.count(CauseHandler), t1.Links()[0])
+	if got.Load() != 100 || seen.count(CauseHandler) != 50 || statesOf(t1)[0].Reconnects != 0 {
+		t.Errorf("%d delivered, %d errors, link %+v", got.Load(), seen.count(CauseHandler), statesOf(t1)[0])
 	}
 }
 
@@ -632,7 +632,7 @@ func TestCloseUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "traffic", func() bool { return t1.Links()[0].RTT > 0 })
+		eventually(t, "traffic", func() bool { return statesOf(t1)[0].RTT > 0 })
 		for _, tr := range []*Transport{t2, t1, t3} {
 			if err := tr.Close(); err != nil {
 				t.Error(err)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/kgate/kgate/coordinator"
@@ -47,12 +48,12 @@ type wired struct {
 	running  [][]kmutex.Request
 	asking   []bool
 	last     kmutex.Request
-	links    map[[2]kmutex.Node][][]byte
+	links    map[[2]kmutex.Node][]kmutex.Message
 	seen     map[kmutex.Kind]bool
 }
 
 func newWired(t *testing.T, seed uint64, binding func() kmutex.Binding) *wired {
-	w := &wired{t: t, r: rand.New(rand.NewPCG(seed, 0)), links: make(map[[2]kmutex.Node][][]byte), seen: make(map[kmutex.Kind]bool)}
+	w := &wired{t: t, r: rand.New(rand.NewPCG(seed, 0)), links: make(map[[2]kmutex.Node][]kmutex.Message), seen: make(map[kmutex.Kind]bool)}
 	nodes, k := 2+w.r.IntN(4), 1+w.r.IntN(6)
 	w.running, w.asking = make([][]kmutex.Request, nodes), make([]bool, nodes)
 	for i := range nodes {
@@ -71,12 +72,8 @@ func (w *wired) take(i int, e kmutex.Event) {
 		w.t.Fatal(err)
 	}
 	for _, m := range fx.Messages {
-		b, err := appendMessage(nil, "pool", &m.Message)
-		if err != nil {
-			w.t.Fatalf("%v cannot be sent: %v", m.Message, err)
-		}
 		link := [2]kmutex.Node{m.From, m.To}
-		w.links[link] = append(w.links[link], b)
+		w.links[link] = append(w.links[link], carried(w.t, m.Message))
 	}
 	for _, g := range fx.Grants {
 		w.running[i] = append(w.running[i], g.Request)
@@ -105,13 +102,28 @@ func (w *wired) step() {
 		if len(w.links[link]) == 0 {
 			return
 		}
-		b := w.links[link][0]
+		m := w.links[link][0]
 		w.links[link] = w.links[link][1:]
-		var m kmutex.Message
-		if _, err := decodeMessage(b, names{}, &m); err != nil {
-			w.t.Fatal(err)
-		}
 		w.seen[m.Kind] = true
 		w.take(i, kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 	}
+}
+
+// carried returns a message as the other end gets it, which is as it was sent.
+func carried(t *testing.T, m kmutex.Message) (got kmutex.Message) {
+	t.Helper()
+	b, err := appendMessage(nil, "pool", &m)
+	if err == nil {
+		_, err = decodeMessage(b, names{}, &got)
+	}
+	if len(m.Free) == 0 {
+		m.Free = nil
+	}
+	if len(m.Resting) == 0 {
+		m.Resting = nil
+	}
+	if err != nil || !reflect.DeepEqual(got, m) {
+		t.Fatalf("%+v was sent, %+v came: %v", m, got, err)
+	}
+	return got
 }

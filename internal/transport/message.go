@@ -5,188 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors of checkMessage.
+// Errors of messages that cannot be.
 var (
 	errKind   = errors.New("unknown kind of message")
 	errFields = errors.New("field that this kind of message does not have")
 	errNoNode = errors.New("node missing")
-	errSeat   = errors.New("seat missing, or without node or serial")
+	errSeat   = errors.New("seat missing")
 	errEpoch  = errors.New("epoch missing")
 )
 
-// field is a set of kmutex.Message's fields; Kind and Epoch are in all.
-type field uint32
-
-const (
-	fieldOrigin field = 1 << iota
-	fieldHops
-	fieldSeat
-	fieldChild
-	fieldToken
-	fieldNumber
-	fieldCounter
-	fieldTails
-	fieldFree
-	fieldExcess
-	fieldSerial
-	fieldHolder
-	fieldWant
-	fieldResting
-	fieldTag
-	fieldBatch
-)
-
-// fieldsOf tells which fields each kind may set.
-var fieldsOf = [...]field{
-	kmutex.KindRequest: fieldOrigin | fieldBatch | fieldHops | fieldSeat,
-	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldExcess | fieldSerial | fieldWant | fieldResting | fieldTag,
-	kmutex.KindChild:   fieldSeat | fieldChild,
-	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldTag,
-	kmutex.KindLocate:  fieldNumber | fieldHolder | fieldWant,
-	kmutex.KindRecall:  fieldNumber | fieldHolder | fieldWant | fieldResting,
-	kmutex.KindTokens:  fieldFree | fieldNumber | fieldWant | fieldHops | fieldResting | fieldSerial | fieldTag,
-	kmutex.KindOffer:   fieldFree | fieldBatch | fieldSerial | fieldTag,
-}
-
-// fieldsSet tells which fields of m are not zero.
-func fieldsSet(m *kmutex.Message) field {
-	var set field
-	add := func(yes bool, f field) {
-		if yes {
-			set |= f
-		}
-	}
-	add(m.Origin != 0, fieldOrigin)
-	add(m.Hops != 0, fieldHops)
-	add(!m.Seat.IsZero(), fieldSeat)
-	add(!m.Child.IsZero(), fieldChild)
-	add(m.Token != 0, fieldToken)
-	add(m.Number != 0, fieldNumber)
-	add(m.Counter != 0, fieldCounter)
-	add(m.Tails != nil, fieldTails)
-	add(m.Free != nil, fieldFree)
-	add(m.Excess != nil, fieldExcess)
-	add(m.Serial != 0, fieldSerial)
-	add(m.Holder != 0, fieldHolder)
-	add(m.Want != 0, fieldWant)
-	add(len(m.Resting) > 0, fieldResting)
-	add(m.Tag != nil, fieldTag)
-	add(m.Batch != 0, fieldBatch)
-	return set
-}
-
-// checkMessage is the one place that says what may be on the wire: the encoder
-// refuses to make, and the decoder to accept, anything else. What only the
-// machine can judge (k of the pool, who may send what) it leaves to the
-// machine.
+// checkMessage says which of the messages that were read are accepted. What only the machine can judge (k of
+// the pool, who may send what) it leaves to the machine.
 func checkMessage(m *kmutex.Message) error {
-	if !m.Kind.Valid() || int(m.Kind) >= len(fieldsOf) {
-		return fmt.Errorf("%w %d", errKind, uint8(m.Kind))
-	}
-	if extra := fieldsSet(m) &^ fieldsOf[m.Kind]; extra != 0 {
-		return fmt.Errorf("%w (%v, set %#x)", errFields, m.Kind, uint32(extra))
-	}
-	if m.Epoch == 0 {
+	switch {
+	case m.Epoch == 0:
 		return errEpoch
-	}
-	if m.Tag != nil && (len(m.Tag) == 0 || len(m.Tag) > MaxTag) {
-		return fmt.Errorf("%w: a tag of %d bytes", wire.ErrRange, len(m.Tag))
-	}
-	switch m.Kind {
-	case kmutex.KindRequest:
-		if m.Origin == 0 {
-			return errNoNode
-		}
-		return checkSeat(m.Seat, true)
-	case kmutex.KindBaton:
-		return checkBaton(m)
-	case kmutex.KindChild:
-		return errors.Join(checkSeat(m.Seat, false), checkSeat(m.Child, false))
-	case kmutex.KindToken:
-		return checkToken(m)
-	case kmutex.KindLocate, kmutex.KindRecall:
-		if m.Holder == 0 {
-			return errNoNode
-		}
-		return checkDemand(m)
-	case kmutex.KindTokens:
-		return errors.Join(checkFree(m), checkDemand(m))
-	case kmutex.KindOffer:
-		return checkFree(m)
-	default:
-		return errKind
-	}
-}
-
-// checkSeat wants both parts of a seat, or, if optional, none.
-func checkSeat(s kmutex.Seat, optional bool) error {
-	if s.IsZero() && optional || s.Node != 0 && s.Serial != 0 {
-		return nil
-	}
-	return errSeat
-}
-
-func checkBaton(m *kmutex.Message) error {
-	if m.Counter >= maxTokens {
-		return fmt.Errorf("%w: counter %d", wire.ErrRange, m.Counter)
-	}
-	if m.Tails == nil {
-		if m.Excess != nil && len(m.Excess) == 0 || len(m.Excess) > maxClasses || slices.ContainsFunc(m.Excess, func(n uint32) bool { return n > maxTokens }) {
-			return fmt.Errorf("%w: %d tokens too many", wire.ErrRange, m.Excess)
-		}
-		return errors.Join(checkFree(m), checkDemand(m))
-	}
-	if m.Free != nil || m.Excess != nil || m.Serial != 0 || m.Want != 0 || len(m.Resting) > 0 {
-		return fmt.Errorf("%w (a baton with tails and free tokens, excess or serial)", errFields)
-	}
-	if n := len(m.Tails); n == 0 || n > maxTokens {
-		return fmt.Errorf("%w: %d tails", wire.ErrRange, n)
-	}
-	for _, s := range m.Tails {
-		// A queue without a tail is for the machine to judge.
-		if err := checkSeat(s, true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkFree(m *kmutex.Message) error {
-	if n := len(m.Free); n > maxTokens/64 {
-		return fmt.Errorf("%w: %d words of free tokens", wire.ErrRange, n)
-	}
-	return nil
-}
-
-// checkDemand checks what late binding's messages say of tokens that are needed, and
-// of where some rest.
-func checkDemand(m *kmutex.Message) error {
-	if m.Want > maxTokens {
-		return fmt.Errorf("%w: %d tokens wanted", wire.ErrRange, m.Want)
-	}
-	if len(m.Resting) > maxResting {
-		return fmt.Errorf("%w: %d nodes where tokens rest", wire.ErrRange, len(m.Resting))
-	}
-	if slices.Contains(m.Resting, 0) {
+	case m.Tag != nil && len(m.Tag) == 0:
+		return fmt.Errorf("%w: a tag of no bytes", wire.ErrRange)
+	case m.Kind == kmutex.KindRequest && m.Origin == 0,
+		(m.Kind == kmutex.KindLocate || m.Kind == kmutex.KindRecall) && m.Holder == 0:
 		return errNoNode
-	}
-	return nil
-}
-
-func checkToken(m *kmutex.Message) error {
-	if m.Token < 0 || m.Token >= maxTokens {
-		return fmt.Errorf("%w: token %d", wire.ErrRange, m.Token)
-	}
-	if m.Seat.IsZero() && m.Serial != 0 {
+	case m.Kind == kmutex.KindChild && (m.Seat.IsZero() || m.Child.IsZero()):
+		return errSeat
+	case m.Kind == kmutex.KindToken && m.Seat.IsZero() && m.Serial != 0:
 		return fmt.Errorf("%w (a token without seat and with serial)", errFields)
 	}
-	return checkSeat(m.Seat, true)
+	return nil
 }
 
 // tagged is set in the kind of a message that ends with a tag.
@@ -198,8 +47,8 @@ const (
 	batonEarly = 1
 )
 
-// appendFields appends kind, epoch and the fields of m, which checkMessage has
-// accepted.
+// appendFields appends kind, epoch and the fields of m that its kind has. The machine sets no
+// others.
 func appendFields(dst []byte, m *kmutex.Message) []byte {
 	kind := byte(m.Kind)
 	if m.Tag != nil {
@@ -253,7 +102,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		dst = binary.AppendUvarint(dst, m.Batch)
 		dst = binary.AppendUvarint(dst, m.Serial)
 		dst = appendFree(dst, m.Free)
-	default: // checkMessage refuses other kinds
+	default: // the machine sends no other kinds
 	}
 	return appendTag(dst, m.Tag)
 }
@@ -357,6 +206,11 @@ func (c *cursor) fields(m *kmutex.Message) {
 	}
 	if kind&tagged != 0 {
 		m.Tag = c.tag()
+		switch m.Kind {
+		case kmutex.KindBaton, kmutex.KindToken, kmutex.KindTokens, kmutex.KindOffer:
+		default:
+			c.Fail(errFields)
+		}
 	}
 }
 

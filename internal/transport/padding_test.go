@@ -35,20 +35,20 @@ func testLongPacketsLost(t *testing.T, way int, idle bool) {
 
 	path.holes[way].Store(true)
 	if idle { // an idle link finds it out by itself
-		eventually(t, "the links down", func() bool { return len(t1.Down()) == 1 && len(t2.Down()) == 1 })
+		eventually(t, "the links down", func() bool { return len(downOf(t1)) == 1 && len(downOf(t2)) == 1 })
 	}
 	for i := 1; i <= 400; i++ {
 		if err := errors.Join(t1.Send(2, "downloads", numbered(i)), t2.Send(1, "downloads", numbered(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the links down", func() bool { return len(t1.Down()) == 1 && len(t2.Down()) == 1 })
-	since1, since2, dials := t1.Down()[2], t2.Down()[1], path.accepted.Load()
+	eventually(t, "the links down", func() bool { return len(downOf(t1)) == 1 && len(downOf(t2)) == 1 })
+	since1, since2, dials := downOf(t1)[2], downOf(t2)[1], path.accepted.Load()
 	eventually(t, "further connections", func() bool { return path.accepted.Load() >= dials+3 })
-	if !t1.Down()[2].Equal(since1) || !t2.Down()[1].Equal(since2) {
-		t.Errorf("down since %v and %v, before since %v and %v", t1.Down(), t2.Down(), since1, since2)
+	if !downOf(t1)[2].Equal(since1) || !downOf(t2)[1].Equal(since2) {
+		t.Errorf("down since %v and %v, before since %v and %v", downOf(t1), downOf(t2), since1, since2)
 	}
-	if err := t1.Links()[0].Err; err == "" {
+	if err := statesOf(t1)[0].Err; err == "" {
 		t.Error("no reason why the link is down")
 	}
 

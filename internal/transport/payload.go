@@ -62,7 +62,7 @@ func (t *Transport) SendPayload(ctx context.Context, to kmutex.Node, topic strin
 		return fmt.Errorf("%w: node %d (%s)", ErrLinkDown, to, p.name)
 	}
 	s.payloads[call] = true
-	_, err := s.ask(ctx, call, false)
+	_, err := s.ask(ctx, call)
 	p.mu.Lock()
 	delete(s.payloads, call)
 	p.mu.Unlock()

@@ -176,7 +176,7 @@ func TestPayloadRefusals(t *testing.T) {
 	if err := t1.SendPayload(within(t), 3, "t", []byte("x")); !errors.Is(err, ErrLinkDown) {
 		t.Errorf("without a link: %v", err)
 	}
-	eventually(t, "the link", func() bool { return t1.Links()[0].Up })
+	eventually(t, "the link", func() bool { return statesOf(t1)[0].Up })
 	for _, tc := range []struct {
 		topic string
 		size  int
@@ -236,7 +236,7 @@ func TestPayloadAbandoned(t *testing.T) {
 	if last := got[len(got)-1]; string(last.payload) != "last" {
 		t.Errorf("the last payload has %d bytes", len(last.payload))
 	}
-	if s := t1.Links()[0]; s.Reconnects != 0 || seen.total() != 0 {
+	if s := statesOf(t1)[0]; s.Reconnects != 0 || seen.total() != 0 {
 		t.Errorf("link = %+v, refused: %v", s, seen.refused)
 	}
 	l := t1.peers.Load().links[2]

@@ -74,7 +74,7 @@ func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
 	if last != sent || sent == 0 {
 		t.Errorf("%d messages of the healthy link delivered, %d sent", last, sent)
 	}
-	if s := friend.Links()[0]; s.Reconnects != 0 {
+	if s := statesOf(friend)[0]; s.Reconnects != 0 {
 		t.Errorf("the healthy link was broken: %+v", s)
 	}
 }
@@ -285,7 +285,7 @@ func TestSilentPeer(t *testing.T) {
 	victim := listen(t, Config{Name: "gw-3", PingInterval: 40 * time.Millisecond})
 	setPeers(victim, 3, []Peer{{Node: 2}})
 	closed(t, rawLink(t, victim))
-	eventually(t, "the reason is shown", func() bool { return strings.Contains(victim.Links()[0].Err, wire.ErrSilent.Error()) })
+	eventually(t, "the reason is shown", func() bool { return strings.Contains(statesOf(victim)[0].Err, wire.ErrSilent.Error()) })
 }
 
 // TestSlowPreamble: those who take too long are closed.

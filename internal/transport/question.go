@@ -31,11 +31,8 @@ type questions struct {
 // admit makes room for a question, or has it answered that there is none. Once it has set User, the
 // end of the connection is the end of the question. It is called under the process's lock.
 func (s *session) admit(l *link, q *wire.Question) {
-	open, places := &s.p.questions, wire.MaxQuestions
-	if !q.Urgent {
-		places -= wire.ForUrgent
-	}
-	if open.count >= places || open.bytes+len(q.Body) > wire.MaxQuestionBytes {
+	open := &s.p.questions
+	if open.count >= wire.MaxQuestions || open.bytes+len(q.Body) > wire.MaxQuestionBytes {
 		s.wire.Answer(q, wire.StatusBusy, nil)
 		return
 	}
@@ -126,6 +123,6 @@ func (s *session) answer(q *question, data []byte, err error) {
 	s.p.forget(q)
 	if s.p.session == s && s.p.t.ctx.Err() == nil { // the end of this gateway is no answer
 		s.wire.Answer(q.Question, status, data)
-		s.flushSoon(q.Urgent)
+		s.flushSoon(false)
 	}
 }

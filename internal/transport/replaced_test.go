@@ -156,7 +156,7 @@ func TestPayloadsOfEndedConnections(t *testing.T) {
 		eventually(t, "another connection", func() bool {
 			now, open, _ := p.current()
 			waiting, bytes := kept()
-			return open && now != s && waiting == 0 && bytes == size && friend.Links()[0].Up
+			return open && now != s && waiting == 0 && bytes == size && statesOf(friend)[0].Up
 		})
 	}
 }
@@ -172,7 +172,7 @@ func TestCallsOfEndedConnections(t *testing.T) {
 		return nil, nil
 	}})
 	defer close(goOn)
-	const places = wire.MaxQuestions - wire.ForUrgent
+	const places = int64(wire.MaxQuestions)
 	for n := range uint64(3) {
 		c := plain(t, victim)
 		_, _ = c.Write(opening(wire.Hello{Name: "x-1", Boot: "b", To: "gw-3", Number: n + 1}))

@@ -58,12 +58,12 @@ func TestLinkHasThePeersName(t *testing.T) {
 			eventually(t, "it is refused, and why is counted", func() bool {
 				return seen[0].count(CauseCertificate)+seen[1].count(CauseCertificate) >= 3
 			})
-			if t1.Links()[0].Up || t2.Links()[0].Up {
+			if statesOf(t1)[0].Up || statesOf(t2)[0].Up {
 				t.Error("the link is up")
 			}
 			if c.one == "gw-3" { // node 2 looks for another, and node 1 learns why
 				eventually(t, "the one that dials is told why", func() bool {
-					return strings.Contains(t1.Links()[0].Err, errNoView.Error())
+					return strings.Contains(statesOf(t1)[0].Err, errNoView.Error())
 				})
 			}
 		})
@@ -89,7 +89,7 @@ func TestAuthorityReplaced(t *testing.T) {
 			}
 		}
 		waitUp(t, t1, t2, holder)
-		if s := t1.Links(); s[0].Reconnects+s[1].Reconnects != 0 {
+		if s := statesOf(t1); s[0].Reconnects+s[1].Reconnects != 0 {
 			t.Fatalf("a link was broken though both ends were good: %+v", s)
 		}
 	}
@@ -99,7 +99,7 @@ func TestAuthorityReplaced(t *testing.T) {
 		}
 	}
 	eventually(t, "the two are linked by new certificates, the holder of the old one is out", func() bool {
-		s1, s2 := t1.Links(), t2.Links()
+		s1, s2 := statesOf(t1), statesOf(t2)
 		return s1[0].Up && s2[0].Up && !s1[1].Up && !s2[1].Up
 	})
 	if err := errors.Join(t1.SetTLS(nil), t1.SetTLS(&tls.Config{})); !errors.Is(err, errConfig) {
@@ -119,9 +119,9 @@ func TestCertificateEndsInUse(t *testing.T) {
 	t1, t2 := listen(t, Config{TLS: pki.peer(t)}), listen(t, Config{TLS: pki.peer(t, soon)})
 	join(t1, t2)
 	waitUp(t, t1, t2)
-	eventually(t, "the link is down", func() bool { return !t1.Links()[0].Up })
+	eventually(t, "the link is down", func() bool { return !statesOf(t1)[0].Up })
 	time.Sleep(100 * time.Millisecond) // ten attempts to dial
-	if t1.Links()[0].Up {
+	if statesOf(t1)[0].Up {
 		t.Error("the link is up again")
 	}
 }

@@ -43,7 +43,6 @@ type session struct {
 	inline   bool
 	since    int
 	rest     []byte
-	suspect  bool
 	payloads map[*wire.Call]bool
 }
 
@@ -51,7 +50,7 @@ type session struct {
 func newSession(p *process, number uint64, raw *securedConn, conn net.Conn, dialled bool) *session {
 	t := p.t
 	s := &session{
-		p: p, number: number, raw: raw, conn: conn, from: Caller{Name: p.name, conn: conn},
+		p: p, number: number, raw: raw, conn: conn, from: Caller{Name: p.name},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), pools: make(names),
 		wire: wire.NewConn(t.now(), dialled, t.config.PingInterval), payloads: make(map[*wire.Call]bool),
 	}

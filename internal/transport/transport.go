@@ -36,21 +36,10 @@ type Unsent struct {
 type LinkStatus struct {
 	Node kmutex.Node
 	Name string
-	Addr string
 	// Up: the link works, and long packets pass.
 	Up bool
-	// Since is when Up last changed, or when the peer was set.
-	Since time.Time
 	// RTT is the smoothed round-trip time, 0 while it is unknown or the link is down.
 	RTT time.Duration
-	// Queued is how many messages the peer has not acknowledged.
-	Queued int
-	// Reconnects counts how often the link came up again.
-	Reconnects uint64
-	// Failures counts attempts to dial since the link was last up; Err is why
-	// it went down, or the last attempt failed. Empty while up.
-	Failures int
-	Err      string
 }
 
 // Transport is the peer port of one gateway, and its links. All methods may be
@@ -234,17 +223,6 @@ func (t *Transport) Links() []LinkStatus {
 		all = append(all, links[node].status())
 	}
 	return all
-}
-
-// Down returns the peers whose links are down, and since when they are.
-func (t *Transport) Down() map[kmutex.Node]time.Time {
-	down := make(map[kmutex.Node]time.Time)
-	for node, l := range t.peers.Load().links {
-		if since, is := l.downSince(); is {
-			down[node] = since
-		}
-	}
-	return down
 }
 
 // Close closes the port and all connections, and waits for the transport's goroutines; what is

@@ -17,8 +17,24 @@ const module = "github.com/kgate/kgate"
 // public packages are imported by others than us.
 var public = []string{module, module + "/client", module + "/gateway"}
 
+// kits are packages for tests, and those whose programs are tests.
+var kits = []string{
+	module + "/internal/admin/admintest", module + "/internal/journal/journaltest", module + "/internal/mutant",
+	module + "/internal/nametest", module + "/internal/timing", module + "/internal/inside/fields", module + "/lab/",
+}
+
+// forTests are names that only tests of other packages use.
+var forTests = []string{
+	"internal/admin.TicketsPath", "internal/config.Parse", "internal/demo.HoldHeader", "internal/journal.Journal.Fail", "internal/journal.Journal.Mark",
+	"internal/journal.Journal.Tag", "internal/journal.OS", "internal/membership/views.Pool.UpstreamK", "internal/pace.Burst", "internal/transport/wire.MaxMessage",
+	"kmutex.Machine.Clone", "kmutex.NewTokenSet", "proxy.Slot", "replication.Replica.Absorbed", "replication.Replica.Records",
+	"proxy/http1.Head.AuthorityIn", "proxy/http1.Head.ID", "proxy/http1.Head.Len", "proxy/http1.Head.Method", "proxy/http1.Head.NameIn",
+	"proxy/http1.Head.TargetIn", "proxy/http1.Head.ValueIn", "proxy/http1.NewInput",
+}
+
 // TestExportedNamesHaveUsers: an exported function, type, variable, constant or
-// method is used by another package, be it a test. A method that an interface
+// method is used by another package, and not only by its tests. A test is a user of an error, of kits
+// and of forTests. A method that an interface
 // asks for has a user in that; a type has one in whoever uses a function or a
 // struct that mentions it, and so have the values of an enumeration.
 func TestExportedNamesHaveUsers(t *testing.T) {
@@ -26,12 +42,16 @@ func TestExportedNamesHaveUsers(t *testing.T) {
 		t.Skip("loads the whole source")
 	}
 	loaded := append(load(t, "../.."), load(t, "..")...)
-	used, interfaces := make(map[string]bool), make(map[string][]*types.Interface)
+	used, byTests, interfaces := make(map[string]bool), make(map[string]bool), make(map[string][]*types.Interface)
 	for _, p := range loaded {
-		for _, obj := range p.TypesInfo.Uses {
+		for id, obj := range p.TypesInfo.Uses {
 			if key := keyOf(obj); key != "" && obj.Pkg().Path() != p.PkgPath {
-				used[key] = true
-				reached(obj, used)
+				users := used
+				if inTest(p, id) && !isForTests(key) {
+					users = byTests
+				}
+				users[key] = true
+				reached(obj, users)
 			}
 		}
 		collect(p, interfaces)
@@ -51,12 +71,28 @@ func TestExportedNamesHaveUsers(t *testing.T) {
 				continue
 			}
 			seen[key] = true
-			t.Errorf("%s: nobody else uses %s", short(p.Fset, obj), strings.TrimPrefix(key, module+"/"))
+			who := "nobody else uses"
+			if byTests[key] {
+				who = "only tests use"
+			}
+			t.Errorf("%s: %s %s", short(p.Fset, obj), who, strings.TrimPrefix(key, module+"/"))
 		}
 	}
 	if len(used) < 500 {
 		t.Errorf("only %d names are used: not all was loaded", len(used))
 	}
+}
+
+// inTest reports whether an identifier is in a test, or in what only tests are made of.
+func inTest(p *packages.Package, id *ast.Ident) bool {
+	return strings.HasSuffix(p.Fset.Position(id.Pos()).Filename, "_test.go") || strings.HasPrefix(p.PkgPath, module+"/test/")
+}
+
+// isForTests reports whether a test is a user of a name.
+func isForTests(key string) bool {
+	name := strings.TrimPrefix(key, module+"/")
+	return slices.ContainsFunc(kits, func(kit string) bool { return strings.HasPrefix(key, kit) }) ||
+		strings.HasPrefix(name[strings.LastIndexByte(name, '.')+1:], "Err") || slices.Contains(forTests, name)
 }
 
 // load returns the packages of a module and their tests.

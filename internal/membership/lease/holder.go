@@ -62,12 +62,6 @@ func (h *Holder) Granted(r Renewal, now time.Duration) bool {
 // Until returns when the lease ends; false if there is none, or none any more.
 func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held && !h.over }
 
-// valid reports that the incarnation may have requests in flight.
-func (h *Holder) valid(now time.Duration) bool {
-	until, ok := h.Until()
-	return ok && now < until
-}
-
 // Over reports that the incarnation had a lease which has lapsed, or got none for the time
 // of two. That is for ever.
 func (h *Holder) Over(now time.Duration) bool {

@@ -167,3 +167,9 @@ func TestAgain(t *testing.T) {
 		t.Error("waits although nobody led in between")
 	}
 }
+
+// valid reports that the incarnation may have requests in flight.
+func (h *Holder) valid(now time.Duration) bool {
+	until, ok := h.Until()
+	return ok && now < until
+}

@@ -14,8 +14,6 @@ const (
 	// others.
 	maxLong  = 16
 	maxShort = 256
-	// ForUrgent of the places for short calls are for urgent ones only.
-	ForUrgent = 32
 	// MaxQuestions is how many unanswered calls these bounds allow the other end.
 	MaxQuestions = maxShort + maxLong
 	// MaxQuestionBytes is how many bytes their bodies may have together.
@@ -56,8 +54,6 @@ var ErrCall = errors.New("bad call")
 type Call struct {
 	Name string
 	Body []byte // must not change before the call has ended
-	// Urgent calls go before everything else. Their bodies are short.
-	Urgent bool
 	// InTurn calls are sent when those of the same name that came before have ended.
 	InTurn bool
 	// Limit bounds the answer in bytes. 0: one frame.
@@ -77,9 +73,8 @@ func (c *Call) long() bool { return len(c.Body) > fragment }
 
 // Question is a call of the other end.
 type Question struct {
-	Name   string
-	Urgent bool
-	Body   []byte
+	Name string
+	Body []byte
 	// User is that of who answers.
 	User any
 
@@ -105,14 +100,14 @@ type calls struct {
 	bytes       int // of the long ones
 
 	// Questions of the other end. A place is free again when the answer is written.
-	questions    map[uint64]*Question
-	theirShort   int
-	shortBytes   int // of their bodies
-	theirLong    int
-	theirBytes   int
-	urgent, rest []*Question // answered, to be written
-	answerBytes  int
-	cancels      []uint64
+	questions   map[uint64]*Question
+	theirShort  int
+	shortBytes  int // of their bodies
+	theirLong   int
+	theirBytes  int
+	answers     []*Question // to be written
+	answerBytes int
+	cancels     []uint64
 }
 
 // Call queues a call. It ends with an event, unless the connection ends before.
@@ -120,7 +115,7 @@ func (c *Conn) Call(call *Call) error {
 	switch {
 	case call.Name == "" || len(call.Name) > MaxName:
 		return fmt.Errorf("%w: the name has %d bytes, not 1 to %d", ErrCall, len(call.Name), MaxName)
-	case len(call.Body) > MaxBody || call.Urgent && call.long():
+	case len(call.Body) > MaxBody:
 		return fmt.Errorf("%w: the body has %d bytes", ErrCall, len(call.Body))
 	case len(c.waiting) >= maxWaiting:
 		return fmt.Errorf("%w: %d calls", ErrFull, len(c.waiting))
@@ -142,17 +137,9 @@ func (c *Conn) Cancel(call *Call) (unsent bool) {
 	if c.asked[call.id] == call && !call.canceled {
 		call.canceled = true
 		c.dropData(call.id)
-		q := c.queueOf(call) // not before the call itself
-		q.frames = appendNumbers(q.frames, typeCancel, call.id)
+		c.normal.frames = appendNumbers(c.normal.frames, typeCancel, call.id) // not before the call itself
 	}
 	return false
-}
-
-func (c *Conn) queueOf(call *Call) *queue {
-	if call.Urgent {
-		return &c.urgentOut
-	}
-	return &c.normal
 }
 
 // startCalls sends the calls that wait and for which there is a place.
@@ -160,14 +147,10 @@ func (c *Conn) startCalls() {
 	var passed []string // by calls that have to wait for their turn
 	longWait := false   // shorter ones must not overtake a long one for ever
 	c.waiting = slices.DeleteFunc(c.waiting, func(call *Call) bool {
-		places := maxShort
-		if !call.Urgent {
-			places -= ForUrgent
-		}
 		switch {
 		case call.InTurn && (slices.Contains(passed, call.Name) || c.asks(call.Name)),
 			call.long() && (longWait || c.long == maxLong || c.bytes+len(call.Body) > MaxBody),
-			!call.long() && c.short >= places:
+			!call.long() && c.short == maxShort:
 			longWait = longWait || call.long()
 			if call.InTurn {
 				passed = append(passed, call.Name)
@@ -191,12 +174,7 @@ func (c *Conn) asks(name string) bool {
 func (c *Conn) start(call *Call) {
 	call.id = c.nextID()
 	c.asked[call.id] = call
-	q := c.queueOf(call)
-	start := len(q.frames)
-	q.frames = appendCall(q.frames, call.id, call.Name, call.Body)
-	if call.Urgent {
-		q.frames[start+lengthSize] |= flagged
-	}
+	c.normal.frames = appendCall(c.normal.frames, call.id, call.Name, call.Body)
 	if !call.long() {
 		c.short++
 		return
@@ -211,7 +189,7 @@ func (c *Conn) takeCall(f *frame) error {
 	if err := c.taken(f.id); err != nil {
 		return err
 	}
-	q := &Question{Name: c.name(f.name), Urgent: f.flag, id: f.id, size: f.size}
+	q := &Question{Name: c.name(f.name), id: f.id, size: f.size}
 	if q.long() {
 		count, bytes := maxLong, MaxBody
 		if c.Stranger {
@@ -255,18 +233,14 @@ func (c *Conn) Answer(q *Question, status Status, answer []byte) {
 	}
 	q.answered, q.status, q.answer = true, status, answer
 	c.answerBytes += len(answer)
-	if q.Urgent {
-		c.urgent = append(c.urgent, q)
-	} else {
-		c.rest = append(c.rest, q)
-	}
+	c.answers = append(c.answers, q)
 }
 
 // takeAnswers appends answers to dst while there is room.
-func (c *Conn) takeAnswers(dst []byte, from *[]*Question, limit int) []byte {
-	for len(*from) > 0 && (len(dst) == 0 || len(dst)+fragment < limit) {
-		q := (*from)[0]
-		*from = (*from)[1:]
+func (c *Conn) takeAnswers(dst []byte, limit int) []byte {
+	for len(c.answers) > 0 && (len(dst) == 0 || len(dst)+fragment < limit) {
+		q := c.answers[0]
+		c.answers = c.answers[1:]
 		if q.canceled {
 			q.status, c.answerBytes, q.answer = StatusCanceled, c.answerBytes-len(q.answer), nil
 		}

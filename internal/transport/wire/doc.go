@@ -7,8 +7,8 @@
 // Each pair of processes has one connection. On it go, in the order in which [Conn.Fill]
 // writes them:
 //
-//	urgent     what the connection itself says; raft's frames; calls that cannot wait
-//	normal     gossip's packets, other calls, answers
+//	urgent     what the connection itself says; raft's frames
+//	normal     gossip's packets, calls, answers
 //	messages   of pools, between two incarnations: see [Link]
 //	data       the rest of long calls and answers
 //
@@ -43,8 +43,7 @@
 //	  message   bytes                         0x80 in the type: the next message goes on
 //	  datagram  channel u8, bytes             with these bytes, or the next datagram of
 //	                                          the channel
-//	  call      id, name (u8 length, bytes), size of the body, the body if it fits;
-//	            0x80 in the type: it is urgent
+//	  call      id, name (u8 length, bytes), size of the body, the body if it fits
 //	  data      id, bytes of a call's body or of an answer
 //	  answer    id, status u8, size, the answer if it fits
 //	  cancel    id

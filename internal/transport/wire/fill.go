@@ -7,7 +7,7 @@ import (
 // Due reports whether Fill has something to write.
 func (c *Conn) Due() bool {
 	return c.announceDue || len(c.urgentOut.frames) > 0 || c.linkDue() || c.ackDue || c.pong != 0 || c.pings() ||
-		c.unread > 0 || len(c.cancels) > 0 || len(c.normal.frames) > 0 || len(c.urgent) > 0 || len(c.rest) > 0 || c.dataDue()
+		c.unread > 0 || len(c.cancels) > 0 || len(c.normal.frames) > 0 || len(c.answers) > 0 || c.dataDue()
 }
 
 // Fill appends what is to be written now to dst, most urgent first, about limit bytes of it,
@@ -27,11 +27,10 @@ func (c *Conn) Fill(now time.Duration, dst []byte, limit int) (batch []byte, mes
 	}
 	dst = c.fillControl(now, dst)
 	dst = c.urgentOut.take(dst, limit)
-	dst = c.takeAnswers(dst, &c.urgent, limit)
 	if len(c.normal.frames) > 0 {
 		dst = c.normal.take(dst, limit)
 	}
-	dst = c.takeAnswers(dst, &c.rest, limit)
+	dst = c.takeAnswers(dst, limit)
 	if c.linkDue() {
 		var more int
 		dst, more = c.link.take(dst, limit, c.size)

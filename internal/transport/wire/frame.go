@@ -34,9 +34,9 @@ var (
 type frameType uint8
 
 const (
-	typeMessage frameType = 1 + iota
-	typeDatagram
-	typeCall // the last that has a flag
+	typeMessage  frameType = 1 + iota
+	typeDatagram           // the last that has a flag
+	typeCall
 	typeData
 	typeAnswer
 	typeCancel
@@ -173,7 +173,7 @@ func decode(body []byte, f *frame) error {
 	default:
 		c.Fail(ErrRange)
 	}
-	if f.flag && f.kind > typeCall {
+	if f.flag && f.kind > typeDatagram {
 		c.Fail(ErrRange)
 	}
 	if len(c.Rest) > 0 {

@@ -16,7 +16,6 @@ type pulse struct {
 	// owedSince is since when the other end owes something, as far as Tick has noticed; never:
 	// it owes nothing.
 	owedSince time.Duration
-	suspect   bool
 	ticked    time.Duration // when Tick was called last
 
 	pong       uint64 // the ping to answer, 0: none
@@ -40,8 +39,8 @@ const never = time.Duration(-1)
 // How a connection is watched, in parts of its interval.
 const (
 	// An end that owes something is asked at the next tick if it is silent, and once an interval
-	// otherwise. It is suspect after suspectPart of silence, or two round trips if these are longer.
-	suspectPart = 6
+	// otherwise. There are tickParts ticks in an interval.
+	tickParts = 6
 	// measureEvery is how many intervals a busy connection goes without measuring its round
 	// trip, and padEvery without proving that long packets pass.
 	measureEvery = 12
@@ -55,10 +54,6 @@ func (c *Conn) Proved() bool { return c.proved }
 
 // RTT returns the smoothed round-trip time, 0 while it is unknown.
 func (c *Conn) RTT() time.Duration { return c.rtt }
-
-// Suspect reports that the other end owes something and has been silent since, for a third of
-// the interval at most: a sixth of a lease.
-func (c *Conn) Suspect() bool { return c.suspect }
 
 // Ping asks the other end for a sign of life. Its answer comes with an acknowledgement.
 func (c *Conn) Ping() { c.pingDue = true }
@@ -81,7 +76,7 @@ func (c *Conn) Owed() bool {
 // not send its own, so the end that was dialled waits a little longer. A call that comes late does
 // not count the time for which it is late.
 func (c *Conn) Tick(now time.Duration) error {
-	if late := now - c.ticked - c.interval/suspectPart; late > c.interval/suspectPart {
+	if late := now - c.ticked - c.interval/tickParts; late > c.interval/tickParts {
 		// This process stood still, and could not hear anything.
 		c.heardAt += late
 		if c.owedSince != never {
@@ -103,7 +98,6 @@ func (c *Conn) Tick(now time.Duration) error {
 	if c.owedSince != never {
 		waited = min(quiet, now-c.owedSince)
 	}
-	c.suspect = waited >= max(c.interval/suspectPart, 2*c.rtt) && waited > 0
 	if quiet >= c.interval*3/2 || waited >= c.interval {
 		return fmt.Errorf("%w: %v", ErrSilent, quiet.Round(time.Millisecond))
 	}
@@ -118,7 +112,7 @@ func (c *Conn) Tick(now time.Duration) error {
 		c.padded, c.paddingDue, c.pingDue = now, true, true
 	}
 	unmeasured := now - c.measured
-	if quiet >= patience || c.owedSince != never && (quiet >= c.interval/(2*suspectPart) || unmeasured >= c.interval) || unmeasured >= measureEvery*c.interval {
+	if quiet >= patience || c.owedSince != never && (quiet >= c.interval/(2*tickParts) || unmeasured >= c.interval) || unmeasured >= measureEvery*c.interval {
 		c.pingDue = true
 	}
 	return nil

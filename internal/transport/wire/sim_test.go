@@ -326,7 +326,7 @@ func (e *end) ask() {
 	if e.w.rand.IntN(20) == 0 {
 		size = e.w.rand.IntN(1 << 20)
 	}
-	c := &Call{Name: "c", Body: filler(7, size), Urgent: size < 30, InTurn: size%3 == 0, Limit: MaxBody}
+	c := &Call{Name: "c", Body: filler(7, size), InTurn: size%3 == 0, Limit: MaxBody}
 	e.calls[c] = true
 	if err := e.current.conn.Call(c); err != nil {
 		e.w.t.Fatal(err)

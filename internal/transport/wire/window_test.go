@@ -118,7 +118,7 @@ func TestUrgentBehindBulk(t *testing.T) {
 					id := binary.BigEndian.AppendUint64(nil, uint64(now))
 					sent[string(id)] = now
 					asked++
-					if err := ends[0].Call(&Call{Name: "renew", Urgent: true, Body: id}); err != nil {
+					if err := ends[0].Call(&Call{Name: "renew", Body: id}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -224,7 +224,7 @@ func TestStrangerDoesNotRead(t *testing.T) {
 	k := newTalk(t)
 	k.ends[1].Stranger = true
 	for i := range maxShort {
-		if err := k.ends[0].Call(&Call{Name: "c", User: i, Urgent: true}); err != nil {
+		if err := k.ends[0].Call(&Call{Name: "c", User: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
