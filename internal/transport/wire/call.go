@@ -47,8 +47,8 @@ const (
 	statuses
 )
 
-// ErrCall says that a call cannot be sent: its name or body has a wrong length.
-var ErrCall = errors.New("bad call")
+// errCall says that a call cannot be sent: its name or body has a wrong length.
+var errCall = errors.New("bad call")
 
 // Call is a question to the other end, with an answer.
 type Call struct {
@@ -114,9 +114,9 @@ type calls struct {
 func (c *Conn) Call(call *Call) error {
 	switch {
 	case call.Name == "" || len(call.Name) > MaxName:
-		return fmt.Errorf("%w: the name has %d bytes, not 1 to %d", ErrCall, len(call.Name), MaxName)
+		return fmt.Errorf("%w: the name has %d bytes, not 1 to %d", errCall, len(call.Name), MaxName)
 	case len(call.Body) > MaxBody:
-		return fmt.Errorf("%w: the body has %d bytes", ErrCall, len(call.Body))
+		return fmt.Errorf("%w: the body has %d bytes", errCall, len(call.Body))
 	case len(c.waiting) >= maxWaiting:
 		return fmt.Errorf("%w: %d calls", ErrFull, len(c.waiting))
 	}

@@ -120,7 +120,7 @@ func (c *Conn) Send(ch Channel, data []byte) error {
 	}
 	switch {
 	case len(data) == 0 || len(data) > maxDatagram:
-		return fmt.Errorf("%w: a datagram of %d bytes", ErrCall, len(data))
+		return fmt.Errorf("%w: a datagram of %d bytes", errCall, len(data))
 	case len(q.frames)+len(data) > datagramQueue:
 		return fmt.Errorf("%w: %d bytes", ErrFull, len(q.frames))
 	}
