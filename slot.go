@@ -301,7 +301,7 @@ func (s *Slot) Upstream() string {
 	return admission.UpstreamOf(s.held.Slot)
 }
 
-// Wait is how long the request waited in the line for the slot; 0 for that of a ticket.
+// Wait is how long the request waited in the line for the slot; 0 for a ticket's slot.
 func (s *Slot) Wait() time.Duration {
 	if s.never() {
 		return 0

@@ -172,7 +172,7 @@ func (t *fenced) mayServe(r *http.Request) error {
 	return err
 }
 
-// config returns that of the connections to a server.
+// config returns the configuration of the connections to a server.
 func (t *fenced) config(to server) upstream.Config {
 	cfg := upstream.Config{
 		Scheme: to.scheme, Address: to.address, Standing: t.entitled, DialTimeout: 30 * time.Second,

@@ -94,7 +94,7 @@ func (c *Client) end(ctx context.Context, id string) error {
 	}
 }
 
-// do asks the gateways in turn, beginning with the one that answered last, until one gives
+// do asks the gateways in turn, beginning with the gateway that answered last, until one gives
 // an answer. It returns when that request was sent.
 func (c *Client) do(ctx context.Context, q call, into any) (sent time.Time, err error) {
 	start := int(c.good.Load())

@@ -13,7 +13,7 @@ import (
 )
 
 // Slot is one of the k of a pool, held until Release. It is renewed in the
-// background. It is safe for concurrent use. The zero Slot, and nil, is one that was released.
+// background. It is safe for concurrent use. The zero Slot, and nil, is a released slot.
 type Slot struct {
 	c   *Client
 	id  string
@@ -39,7 +39,7 @@ func newSlot(c *Client, id string, is TicketState, signed time.Time) *Slot {
 	}
 }
 
-// ID is the slot's secret name, which is that of its ticket. As the header Kgate-Ticket it lets a
+// ID is the slot's secret name, which is its ticket's. As the header Kgate-Ticket it lets a
 // request through a gateway into the slot.
 func (s *Slot) ID() string {
 	if s.never() {
@@ -48,7 +48,7 @@ func (s *Slot) ID() string {
 	return s.id
 }
 
-// state is that of the ticket when it was redeemed.
+// state is the ticket's state when it was redeemed.
 func (s *Slot) state() TicketState {
 	if s.never() {
 		return TicketState{}

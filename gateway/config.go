@@ -22,7 +22,7 @@ type Config struct {
 	kgate.Config
 	// Pools take the place of those of kgate.Config.
 	Pools []Pool
-	// Version of the program, for people. Default: that of the module kgate.
+	// Version of the program, for people. Default: the version of the module kgate.
 	Version string
 	// Routes of Handler, in order: the first that matches takes the request. None: all
 	// requests go to the only pool, if that has upstreams.

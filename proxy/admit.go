@@ -80,7 +80,7 @@ type Observer interface {
 	Done(r *Record)
 }
 
-// admit gets an HTTP request a slot: that of the ticket it brings, or the next one in the
+// admit gets an HTTP request a slot: the slot of the ticket it brings, or the next one in the
 // pool's line. A browser may be answered with a page instead: the error is then errAnswered.
 func (v *visit) admit(ctx context.Context, w http.ResponseWriter, r *http1.Request, pool *Pool) (Slot, error) {
 	if ids := r.Fields.Values(ticketHeader); len(ids) > 0 {

@@ -8,7 +8,7 @@ import (
 // sleeper has to be called at a time.
 type sleeper interface{ due() }
 
-// alarm calls who has set it. Each request with a limit does, and nearly all end
+// alarm calls the sleeper that set it. Each request with a limit sets one, and nearly all end
 // long before: so the runtime's timer stays as it is when an alarm is given back, and whoever sets
 // the alarm next for a later time only notes that. When the timer fires, it finds out.
 type alarm struct {

@@ -158,7 +158,7 @@ func (ex *exchange) refuse(r *http1.Request, err error) {
 		ex.answerClientGone()
 		return
 	}
-	ex.last = ex.last || ex.crowded && ex.http1 // one that is kept takes memory, too
+	ex.last = ex.last || ex.crowded && ex.http1 // a kept connection takes memory, too
 	if errors.Is(err, admission.Draining) {
 		ex.endSoon()
 	}

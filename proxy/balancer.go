@@ -43,7 +43,7 @@ type balancer struct {
 // never choose by the same count. It takes a healthy one of the lowest rank: backups
 // have higher ranks than all others.
 //
-// If there is none, it takes one that is unhealthy because requests to it have failed: the
+// If there is none, it takes an upstream that is unhealthy because requests to it have failed: the
 // first request finds out that it is back. If the upstreams fail their checks, it returns
 // nil.
 func (b *balancer) pick(tried []*backend) *backend {

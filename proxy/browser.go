@@ -22,7 +22,7 @@ import (
 
 const (
 	// pageHold is how long a request waits before it is answered with the page. Most
-	// slots are free sooner, and one that is granted meanwhile is used at once.
+	// slots are free sooner, and a slot that is granted meanwhile is used at once.
 	pageHold = 2 * time.Second
 	// maxPlaceWait bounds how long the page's script may wait for news.
 	maxPlaceWait = 30 * time.Second
@@ -76,7 +76,7 @@ func isNavigation(r *http1.Request) bool {
 	return dest == "" || dest == "document"
 }
 
-// asksForPlace reports whether the request is that of a page's script.
+// asksForPlace reports whether a page's script makes the request.
 func asksForPlace(r *http1.Request) bool {
 	_, ok := preference(r.Fields, placePreference)
 	return ok && r.Method == http.MethodGet
@@ -93,7 +93,7 @@ func isSpeculative(fields http1.Fields) bool {
 	return false
 }
 
-// admit returns the slot of the browser's ticket, or one that is free. Otherwise it
+// admit returns the slot of the browser's ticket, or a free slot. Otherwise it
 // answers with the page, or tells the page's script its place, and returns errAnswered.
 // Acquire waits for a slot in the line, no longer than limit.
 func (b *browser) admit(ctx context.Context, acquire func(limit time.Duration) (Slot, error)) (Slot, error) {
@@ -153,7 +153,7 @@ func (b *browser) follow(ctx context.Context, id string) (Slot, error) {
 		return nil, ctx.Err()
 	case isGone(err):
 		return nil, err
-	case err != nil: // who has the ticket does not answer now
+	case err != nil: // the ticket's gateway does not answer now
 		ticket = admission.Ticket{}
 	}
 	return nil, b.show(http.StatusServiceUnavailable, id, ticket)

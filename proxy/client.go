@@ -63,7 +63,7 @@ func addressKey(a netip.Addr) string {
 	return a.String()
 }
 
-// clientAddr returns the address of a request's client: addr, which is that of the connection,
+// clientAddr returns the address of a request's client: addr, the connection's,
 // unless it is a trusted proxy's. Then it is the last that X-Forwarded-For names
 // and that is no such proxy: what stands before it, the client may have written.
 func clientAddr(addr netip.Addr, fields http1.Fields, trusted []netip.Prefix) netip.Addr {

@@ -101,7 +101,7 @@ type Route struct {
 	// ends with it: /a off /a/b, not off /ab.
 	StripPrefix string
 	// RequestHeaders change the header of a request as the upstream gets it,
-	// ResponseHeaders that of the upstream's answer, not of one of the gateway's own.
+	// ResponseHeaders the header of the upstream's answer, not of the gateway's own answers.
 	// Informational answers (1xx) pass as they are, except 101.
 	RequestHeaders, ResponseHeaders HeaderEdits
 	// CORS lets web pages read the gateway's own answers.

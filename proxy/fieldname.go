@@ -24,7 +24,7 @@ func sameName(a, b string) bool {
 	return true
 }
 
-// hasNamePrefix reports whether a server may read name as one that begins with prefix.
+// hasNamePrefix reports whether a server may read name as a name that begins with prefix.
 func hasNamePrefix(name, prefix string) bool {
 	return len(name) >= len(prefix) && sameName(name[:len(prefix)], prefix)
 }

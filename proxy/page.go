@@ -86,7 +86,7 @@ func (p *Page) head(refresh time.Duration) template.HTML {
 		retryAfterSeconds(refresh), waitScript))
 }
 
-// pagePolicy lets a page have its own style, and of scripts only that of its head.
+// pagePolicy lets a page have its own style, and of scripts only the one in its head.
 var pagePolicy = func() string {
 	sum := sha256.Sum256([]byte(waitScript))
 	return "default-src 'none'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +

@@ -46,7 +46,7 @@ func sameProtocol(a, b string) bool {
 }
 
 // switchesHTTP reports whether a request wants to go on in another kind of HTTP:
-// then any number of requests would pass behind the one that was admitted, with
+// then any number of requests would pass behind the admitted one, with
 // headers that were not checked.
 func switchesHTTP(asked string) bool {
 	for _, protocol := range protocols(asked) {

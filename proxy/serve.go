@@ -86,7 +86,7 @@ func (ex *exchange) admit(r *http1.Request, pool *Pool) (Slot, error) {
 	return ex.visit.admit(&ex.ctx, ex, r, pool)
 }
 
-// finish ends every request, also one that panics.
+// finish ends every request, also a request that panics.
 func (ex *exchange) finish(r *http1.Request) {
 	v := recover()
 	ex.giveHead()

@@ -203,7 +203,7 @@ func encodedLen(encoded string) int {
 	return 1
 }
 
-// joinPath puts base's path before that of to.
+// joinPath puts base's path before to's.
 func joinPath(base, to *url.URL) {
 	if base.RawPath == "" && to.RawPath == "" {
 		to.Path = oneSlash(base.Path, to.Path)

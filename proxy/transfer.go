@@ -51,7 +51,7 @@ func (t *transfer) unused(n int) {
 	t.shared.Return(n)
 }
 
-// stop ends it: take fails from now on, also one that waits.
+// stop ends it: take fails from now on, also a take that waits.
 func (t *transfer) stop() {
 	t.own.Stop()
 	t.shared.Stop()

@@ -34,7 +34,7 @@ const (
 )
 
 // joinLoop asks the join list until each of its addresses has answered or is
-// that of a living gateway, then goes on slowly. Whom one finds there may know
+// a living gateway's, then goes on slowly. Whom one finds there may know
 // others, but need not: gateways that start together and are each told of the
 // next one form islands as long as nobody asks on.
 func (a *Agent) joinLoop() {

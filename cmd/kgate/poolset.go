@@ -45,7 +45,7 @@ Examples:
 Exit codes: 0 changed, 1 not changed, 2 wrong command line.`
 }
 
-// Run changes k from its present value, so that of two changes at once one fails.
+// Run changes k from its present value, so of two changes at once one fails.
 func (c *poolSetCommand) Run(std streams) error {
 	if c.Rate != "" || c.Up != "" {
 		return c.setRate(std)

@@ -126,7 +126,7 @@ func (m *member) Destruct() error {
 
 // metrics are those of the node that has this key in members, if there is one. Caddy's
 // admin endpoint shows the registry of a configuration before it starts that, and goes on
-// to do so if it is refused: then the node is still that of the one before.
+// to do so if it is refused: then the node is still the one of the configuration before.
 type metrics struct{ key string }
 
 // Describe implements prometheus.Collector: what comes is not known beforehand.

@@ -81,7 +81,7 @@ type Ticket struct {
 	// secret.
 	Arrived time.Time
 	Place   string
-	Note    string // of who has taken it
+	Note    string // of its taker
 	// Left is how long the ticket lives without a further sign of its holder, in the sense of
 	// package drift: the holder must stop a tenth before that.
 	Left time.Duration

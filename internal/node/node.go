@@ -104,8 +104,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.wg.Go(func() { n.sample(n.ctx) })
-	n.wg.Go(func() { n.peers.logViews(n.ctx) })
-	n.wg.Go(func() { n.data.followUpstreams(n.ctx) })
+	n.wg.Go(func() { n.followViews(n.ctx) })
 	n.wg.Go(func() { n.pools.servers.follow(n.ctx, n.pools) })
 	n.wg.Go(func() { n.data.refusals.run(n.ctx) })
 	n.wg.Go(n.agree)

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"iter"
 	"log/slog"
 	"sync"
@@ -13,20 +12,6 @@ import (
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
-
-// followUpstreams tells the proxy which upstreams have a k of their own, until ctx ends.
-func (d *dataPlane) followUpstreams(ctx context.Context) {
-	cluster := d.pools.peers.cluster
-	for {
-		changed := cluster.Changed()
-		d.agree(cluster.View())
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
 
 // agree tells the proxy what a view says of upstreams.
 func (d *dataPlane) agree(view *membership.View) {

@@ -8,19 +8,20 @@ import (
 	"github.com/kgate/kgate/internal/membership"
 )
 
-// logViews logs the gateways that come and go, by name, until ctx ends. It begins with the view that
-// this gateway is in: earlier changes are not logged.
-func (p *peers) logViews(ctx context.Context) {
-	if p.cluster.Ready(ctx) != nil {
-		return
-	}
-	before := p.cluster.View()
+// followViews tells the proxy which upstreams have a k of their own, and logs the gateways that come and
+// go, by name, until ctx ends. The log begins with the first view that has this gateway.
+func (n *Node) followViews(ctx context.Context) {
+	cluster := n.peers.cluster
+	var logged *membership.View
 	for {
-		changed := p.cluster.Changed()
-		now := p.cluster.View()
-		if now.Number != before.Number {
-			p.history.logView(p.cfg.Logger, before, now)
-			before = now
+		changed, view := cluster.Changed(), cluster.View()
+		n.data.agree(view)
+		if _, in := cluster.Self(); logged == nil && in {
+			logged = view
+		}
+		if logged != nil && logged.Number != view.Number {
+			n.peers.history.logView(n.cfg.Logger, logged, view)
+			logged = view
 		}
 		select {
 		case <-changed:

@@ -124,7 +124,7 @@ func (f *Flow) Rate() int64 {
 	return f.pacer.Rate.Load()
 }
 
-// Stop ends the transfer: its Take fails from now on, also one that waits. Calls after the
+// Stop ends the transfer: its Take fails from now on, also a Take that waits. Calls after the
 // first do nothing.
 func (f *Flow) Stop() {
 	if f.isFree() || f.stopped.Swap(true) {

@@ -7,7 +7,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Follow takes over a view. Its epoch is not older than that of the view before. In
+// Follow takes over a view. Its epoch is not older than the epoch of the view before. In
 // a pool without tickets the disk does not matter.
 func (p *Pool) Follow(now time.Duration, v View, disk Disk) *Effects {
 	p.fx.reset()

@@ -180,7 +180,7 @@ func (h *halfOpen) add(conn net.Conn) (waiting *list.Element, evicted net.Conn) 
 	return waiting, evicted
 }
 
-// first returns the one that has to go first.
+// first returns the connection that has to go first.
 func (h *halfOpen) first() *list.Element {
 	each := make(map[string]int)
 	most := 0

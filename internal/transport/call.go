@@ -86,7 +86,7 @@ const (
 const linger = 30 * time.Second
 
 // reach returns a process to which there is a connection, and what to call when that is no
-// longer needed. Until then it is one that so many more have to do with.
+// longer needed. Until then so many more have to do with it.
 func (t *Transport) reach(ctx context.Context, to To, keep int) (p *process, release func(), err error) {
 	if to.Name == t.config.Name {
 		return nil, nil, fmt.Errorf("%w: %s is this gateway", ErrUnknownPeer, to.Name)

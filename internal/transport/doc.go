@@ -30,7 +30,7 @@
 // dials; if there is no connection for ten times the shortest delay (100 ms), so does the other
 // one: it is enough that one of the two can reach the other. A connection that is lost is dialled again, after a jittered, growing delay.
 //
-// Each connection has a goroutine that reads and one that writes. The writer takes what is
+// Each connection has a goroutine that reads and another that writes. The writer takes what is
 // queued and writes all of it at once: so busy connections make few system calls. A message
 // that is sent alone ([Transport.SendNow]) is written by its sender, who does not wait: what the
 // kernel does not take at once is left to the writer (session.go). Messages are delivered by the

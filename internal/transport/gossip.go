@@ -9,7 +9,7 @@ import (
 )
 
 // Meet asks who is at an address: it says nothing but hello, and the other end answers with its
-// own and closes. Over TLS the name is one that its certificate has. The gateway may be this one.
+// own and closes. Over TLS the name is in its certificate. The gateway may be this one.
 func (t *Transport) Meet(ctx context.Context, addr string) (To, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.config.dialTimeout)
 	defer cancel()

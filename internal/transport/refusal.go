@@ -20,7 +20,7 @@ var causes = []Cause{
 func Causes() []Cause { return slices.DeleteFunc(slices.Clone(causes), Cause.Expected) }
 
 // Expected reports whether the cause belongs to a cluster's normal life: gateways learn of
-// each other's comings and goings at different times, and one that stops closes connections
+// each other's comings and goings at different times, and a gateway that stops closes connections
 // at any moment. A fault that lasts shows as a link that is down.
 func (c Cause) Expected() bool {
 	return c == CauseIncomplete || c == CauseNode || c == CauseDirection

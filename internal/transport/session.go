@@ -11,7 +11,7 @@ import (
 )
 
 // session is one connection to a process, from the hellos to its end. It has a goroutine that
-// reads and one that writes.
+// reads and a goroutine that writes.
 type session struct {
 	p      *process
 	number uint64

@@ -248,13 +248,13 @@ func (w *answer) mustEnd() bool {
 	case !w.body.ended.Load():
 		return true // who knows when it ends
 	case c.IsWanted():
-		return true // one that is kept would have to make room
+		return true // a kept connection would have to make room
 	default: // the next request goes to another gateway, unless it is here already
 		return (c.Ends() || c.endsSoon.Load()) && !w.isFollowed()
 	}
 }
 
-// endsByClose reports whether the end of the connection is that of the answer.
+// endsByClose reports whether the end of the connection ends the answer.
 func (w *answer) endsByClose() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

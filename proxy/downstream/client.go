@@ -49,7 +49,7 @@ func (s *Server) serveTLS(c *Conn) {
 		_ = c.Close()
 		return
 	}
-	go s.serveClient(c) // one that waits would keep the stack that the handshake needs
+	go s.serveClient(c) // a goroutine that waits would keep the stack that the handshake needs
 }
 
 // begin has a connection end with the server, and bounds the time for its first head.

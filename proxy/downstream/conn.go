@@ -223,7 +223,7 @@ func (c *Conn) CloseBlocked() {
 	}
 }
 
-// Reset closes the connection so that its client does not take it for one that has ended
+// Reset closes the connection so that its client does not take it for a connection that has ended
 // in order.
 func (c *Conn) Reset() {
 	c.Drop()

@@ -24,7 +24,7 @@
 //	Conn            a client's connection                      conn.go, hello.go
 //	transitions     its states                                 state.go
 //	limiter         how many there are, and which make room    limiter.go, newcomers.go, line.go
-//	watch           who has left                               disconnect_linux.go
+//	watch           clients that have left                     disconnect_linux.go
 //
 // [Certificates] are those of a server, read again when their files change.
 //

@@ -131,7 +131,7 @@ func (c *limiter) makeRoomLocked() {
 	}
 }
 
-// nextLocked returns the connection that has to leave first: one that has sent no request for
+// nextLocked returns the connection that has to leave first: any that has sent no request for
 // freshFor, then the one that drains for longest, then the longest idle one, then any that has sent
 // none and is not the only such one of its address. There is none before its time; left is how long
 // that is, 0 if none will be.

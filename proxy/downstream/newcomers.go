@@ -66,7 +66,7 @@ var _ heap.Interface = (*origins)(nil)
 func (h origins) Len() int { return len(h) }
 
 func (h origins) Less(i, j int) bool {
-	if h[i].conns.n == 0 || h[j].conns.n == 0 { // the one that is about to go
+	if h[i].conns.n == 0 || h[j].conns.n == 0 { // the origin that is about to go
 		return h[i].conns.n > h[j].conns.n
 	}
 	return cmp.Or(h[j].conns.n-h[i].conns.n, h[i].conns.first.since.Compare(h[j].conns.first.since)) < 0

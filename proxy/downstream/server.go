@@ -247,7 +247,7 @@ func (s *Server) stop() error {
 	s.closing = true
 	var errs []error
 	for _, l := range s.listeners {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // one that systemd has opened is closed already
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // systemd's listener is closed already
 			errs = append(errs, err)
 		}
 	}

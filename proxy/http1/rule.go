@@ -112,7 +112,7 @@ var ruleTexts = [rules]struct {
 // Error implements error.
 func (r Rule) Error() string { return "http1: " + r.Text() }
 
-// Text returns what is wrong, for who has sent the message.
+// Text returns what is wrong, for the sender of the message.
 func (r Rule) Text() string { return ruleTexts[r].text }
 
 // Status returns the status that answers a request which breaks the rule.

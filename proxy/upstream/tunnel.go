@@ -9,7 +9,7 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// Tunnel is a connection for bytes that are not requests: one that was opened for them, or
+// Tunnel is a connection for bytes that are not requests: opened for them, or
 // the body of an answer by which a server agrees to an upgrade. Like all connections of its
 // Client it is closed when the standing ends under which it was made.
 type Tunnel struct {

@@ -75,7 +75,7 @@ func (c *Call) long() bool { return len(c.Body) > fragment }
 type Question struct {
 	Name string
 	Body []byte
-	// User is that of who answers.
+	// User is the answerer's.
 	User any
 
 	id       uint64

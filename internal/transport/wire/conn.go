@@ -96,7 +96,7 @@ type Conn struct {
 	acked, delivered  uint64 // what the other end was told, and what it may be told
 	ackAsked          bool   // by a ping
 	unackedBytes      int
-	message           []byte // one that is incomplete
+	message           []byte // incomplete
 	datagrams         [channels][]byte
 	expecting         bool // a frame of raft was sent since anything has come
 	names             map[string]string
@@ -175,7 +175,7 @@ type source struct {
 	question *Question // whose answer it is
 }
 
-// mine reports whether a number is one that this end has given.
+// mine reports whether this end has given a number.
 func (c *Conn) ours(id uint64) bool { return id%2 == 1 == c.dialled }
 
 // nextID returns the number of a new call of this end.
@@ -188,8 +188,7 @@ func (c *Conn) nextID() uint64 {
 	return c.lastID
 }
 
-// taken takes in the number of a call of the other end. They come out of order:
-// urgent calls overtake others.
+// taken takes in the number of a call of the other end.
 func (c *Conn) taken(id uint64) error {
 	if c.ours(id) || c.questions[id] != nil {
 		return fmt.Errorf("%w: number %d again", ErrProtocol, id)

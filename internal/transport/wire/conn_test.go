@@ -70,7 +70,7 @@ func (k *talk) last(end int, kind EventKind) *Event {
 
 // What is urgent is written before a payload of 64 MiB, though the other end reads nothing of
 // it: one frame of data goes out at a time, and no more than a window in all.
-func TestUrgentOvertakes(t *testing.T) {
+func TestRaftOvertakes(t *testing.T) {
 	k := newTalk(t)
 	a := k.ends[0]
 	if err := a.Call(&Call{Name: "long", Body: make([]byte, MaxBody)}); err != nil {
@@ -181,8 +181,7 @@ func TestCallsWaitForPlaces(t *testing.T) {
 	}
 }
 
-// An end that owes something is suspect after a third of the interval at most, which is a sixth
-// of a lease, and given up after one; one that owes nothing after 3/2.
+// An end that owes something is given up after one interval of silence, an end that owes nothing after 3/2.
 func TestSilence(t *testing.T) {
 	for _, owed := range []bool{true, false} {
 		k := newTalk(t)

@@ -69,7 +69,7 @@ func (l *Link) Commit(buf []byte) error {
 // Queued returns how many messages are not acknowledged.
 func (l *Link) Queued() int { return int(l.last - l.acked) }
 
-// Last returns the number of the newest message, and Acked that of the newest one that is
+// Last returns the number of the newest message, and Acked the number of the newest message that is
 // acknowledged.
 func (l *Link) Last() uint64 { return l.last }
 

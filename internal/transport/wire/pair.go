@@ -64,7 +64,7 @@ func DecodeHello(b []byte) (Hello, error) {
 	return h, nil
 }
 
-// State is that of a [Pair].
+// State is the state of a [Pair].
 type State uint8
 
 // The states of a pair.
@@ -83,7 +83,7 @@ const (
 // do so at the same time: then the connection of the end with the lower name wins, at both
 // ends. An end dials only when it has no connection, so one that the other end has still is
 // dead then, and is replaced. A hello that was on its way for long must not do that: the numbers
-// tell. The zero value is that of the end with the higher name.
+// tell. The zero value is for the end with the higher name.
 //
 //	Down ──Dial──> Dialling ──Confirm──> Open
 //	  └───Offer──> Accepted ──Confirm──> Open     End: back to Down

@@ -81,7 +81,7 @@ func FromHTTP(in *http.Request) *http1.Request {
 	return r
 }
 
-// body is that of a request that net/http's server has read.
+// body is the body of a request that net/http's server has read.
 type body struct {
 	io.ReadCloser
 	from *http.Request
