@@ -88,7 +88,7 @@ func (c *demoAllCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer func() { _ = stop() }()
 	at := &url.URL{Scheme: "http", Host: addr.String()}
 	fmt.Fprintf(std.out, "upstream  %s  holds each request for %v on average (SCV %g)\n", at, c.Hold, c.SCV)
 	load := demo.LoadConfig{Warmup: min(2*time.Second, c.Duration/4), Duration: 100 * 24 * time.Hour}
