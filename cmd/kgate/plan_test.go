@@ -130,13 +130,3 @@ func TestPlanFromMetrics(t *testing.T) {
 	planRun(t, exitUsage, "--k", "16", "--rate", "40/s", "--from-metrics", file, "--hold-mean", "1s")
 	planRun(t, exitUsage, "--k", "16", "--rate", "40/s")
 }
-
-// The old name says where the command went.
-func TestLabMoved(t *testing.T) {
-	for args, want := range map[string]string{"lab plan --k 3": "kgate plan", "lab": "kgate-lab", "lab fuzz --seeds 3": "kgate-lab"} {
-		var o, e bytes.Buffer
-		if code := run(strings.Fields(args), streams{&o, &e}); code != exitUsage || !strings.Contains(e.String(), want) {
-			t.Errorf("kgate %s: exit code %d, %s", args, code, e.String())
-		}
-	}
-}

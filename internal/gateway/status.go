@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -117,4 +118,41 @@ func (g *Gateway) Missing() map[kmutex.Node]time.Time {
 		}
 	}
 	return missing
+}
+
+// sharing returns who shares the slots; nil: the order is not fair.
+func (q *queue) sharing(now time.Time) *Sharing {
+	if !q.limits.Fair {
+		return nil
+	}
+	var all []ClientStatus
+	oldest := make(map[*client]time.Time)
+	for _, s := range q.all() {
+		if at := oldest[s.client]; s.client != nil && s.state == slotWaiting && (at.IsZero() || s.since.Before(at)) {
+			oldest[s.client] = s.since
+		}
+	}
+	for key, s := range q.of {
+		c := q.clients[key]
+		if c == nil && s.recent.over(now) {
+			continue
+		}
+		of := s.recent
+		of.to(now)
+		one := ClientStatus{Key: key, Weight: s.weight, Slots: of.slots(now), Admitted: of.admitted}
+		if of.admitted > 0 {
+			one.MeanWait = time.Duration(of.waited / of.admitted * float64(time.Second))
+		}
+		if c != nil {
+			one.InUse, one.Waiting = c.held, c.waiting
+		}
+		if at := oldest[c]; !at.IsZero() {
+			one.Oldest = now.Sub(at)
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b ClientStatus) int {
+		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(b.Oldest, a.Oldest), cmp.Compare(a.Key, b.Key))
+	})
+	return &Sharing{Present: len(q.clients), Most: all[:min(clientsShown, len(all))]}
 }
