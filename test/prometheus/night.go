@@ -62,7 +62,7 @@ var Faults = []Fault{
 	{
 		Name: "the upstream is 15 times slower", Picture: "slow", Shows: "KgateUpstreamSlow",
 		cause: func(_ *testing.T, n *Night) { n.upstream.mode.Store(slow) },
-		said:  `^pool: http://\S+ takes 7\d\d ms to answer, usually`, logged: "upstream is slow", alerts: []string{"KgateUpstreamSlow"},
+		said:  `^pool: http://\S+ takes [78]\d\d ms to answer, usually`, logged: "upstream is slow", alerts: []string{"KgateUpstreamSlow"},
 	},
 	{
 		Name: "the upstream answers 500", Picture: "5xx", Shows: "KgateUpstreamFailing",
