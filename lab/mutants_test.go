@@ -105,12 +105,6 @@ var mutants = []mutant.Mutant{
 		Caught: "agreement is broken",
 	},
 	{
-		Name: "who is behind what was agreed on stands for election", File: "../internal/membership/core/rollcall.go",
-		Old:    "return !c.roll.calling && !c.behind()",
-		New:    "return true",
-		Caught: "agreement is broken|panic|not in order|does not move|lost what was agreed on",
-	},
-	{
 		Name: "an old copy of a log is not noticed", File: "../internal/membership/core/rollcall.go",
 		Old:    "h.Last.Index < c.match(from)",
 		New:    "h.Last.Index < c.match(from) && false",

@@ -205,9 +205,12 @@ func downReason(err error) string {
 	}
 }
 
-// failed notes that an attempt to connect failed. The first failures are expected when views
-// arrive at different times, so only those that go on for a while are logged, once per minute.
-// It is called under mu.
+// expected is for how long attempts to connect may fail: views arrive at different times, a gateway is
+// started again, and one that leaves stays for two seconds after others that leave.
+const expected = 3 * time.Second
+
+// failed notes that an attempt to connect failed. Failures that go on for a while are logged, once
+// per minute. It is called under mu.
 func (p *process) failed(err error) {
 	now, f := time.Now(), &p.failing
 	if f.attempts == 0 {
@@ -215,7 +218,7 @@ func (p *process) failed(err error) {
 	}
 	f.attempts++
 	f.err = err
-	if now.Sub(f.since) < time.Second || now.Sub(f.logged) < oncelog.Period {
+	if now.Sub(f.since) < expected || now.Sub(f.logged) < oncelog.Period {
 		return
 	}
 	f.logged = now

@@ -23,6 +23,7 @@ type Gate struct {
 	err    error
 	silent bool // the other side must not have said anything before the next byte is sent
 	waits  bool // sendAndWait has begun
+	spoken [1]byte
 }
 
 // ErrSpoke is returned by a Write in place of sending anything, see [Gate.Begin].

@@ -13,7 +13,7 @@ const gatesCalls = true
 // send writes what is left, as far as the socket has room, and reports whether that is all.
 func (g *Gate) send(fd uintptr) bool {
 	if g.silent {
-		if g.silent = false; !isSilent(fd) {
+		if g.silent = false; !g.isSilent(fd) {
 			g.err = ErrSpoke
 			return true
 		}
@@ -48,10 +48,9 @@ func (g *Gate) sendAndWait(fd uintptr) bool {
 }
 
 // isSilent reports whether there is nothing to read yet, not even an end.
-func isSilent(fd uintptr) bool {
-	var b [1]byte
+func (g *Gate) isSilent(fd uintptr) bool {
 	for {
-		if _, err := syscall.Read(int(fd), b[:]); err != syscall.EINTR {
+		if _, err := syscall.Read(int(fd), g.spoken[:]); err != syscall.EINTR {
 			return err == syscall.EAGAIN
 		}
 	}

@@ -62,13 +62,15 @@ func newConn(socket net.Conn, current func() uint64, standing uint64, onClose fu
 }
 
 // Write implements net.Conn. It sends nothing when the standing is over, or the sender's time.
-func (c *conn) Write(p []byte) (int, error) { return c.send(p, c.writes.Write) }
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.writes.Write(p)
+	c.sent += uint64(n)
+	return n, err
+}
 
 // ask is a Write of a whole request in the clear. As a rule its answer has come when it returns.
-func (c *conn) ask(p []byte) (int, error) { return c.send(p, c.writes.Ask) }
-
-func (c *conn) send(p []byte, by func([]byte) (int, error)) (int, error) {
-	n, err := by(p)
+func (c *conn) ask(p []byte) (int, error) {
+	n, err := c.writes.Ask(p)
 	c.sent += uint64(n)
 	return n, err
 }

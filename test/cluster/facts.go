@@ -161,10 +161,15 @@ func (f *facts) anyTroubled(at time.Time) bool {
 // admits reports whether the gateway itself says that it lost its lease, lately or soon: what others say
 // of its loss is true then, whatever the cause. It may not have noticed before it ended.
 func (f *facts) admits(name string, at time.Time) bool {
+	return f.admitsSince(name, at.Add(-f.margin()), at)
+}
+
+// admitsSince reports whether it says so after from, or soon after at.
+func (f *facts) admitsSince(name string, from, at time.Time) bool {
 	return slices.ContainsFunc(f.of(name), func(r *life) bool {
 		return slices.ContainsFunc(r.lines, func(l line) bool {
 			lost := l.msg() == "lease lost: rejoining as a new incarnation" || l.msg() == "rejoining as a new incarnation"
-			return lost && at.Sub(l.at).Abs() < f.margin()
+			return lost && l.at.After(from) && l.at.Sub(at) < f.margin()
 		})
 	})
 }

@@ -110,13 +110,17 @@ func ending(_ *facts, l *line) string {
 // wasLost: the gateway was, as the test did that, or as it says itself; and for the reason that is given.
 func wasLost(f *facts, l *line) string {
 	name, reason := l.Text("name"), l.Text("reason")
+	again, from := strings.Contains(reason, "it has joined again as another incarnation"), l.at.Add(-f.margin())
+	if again {
+		from = time.Time{} // while no majority is there, nobody can join again
+	}
 	switch {
 	case strings.Contains(reason, "it was stopped in order"):
 		return "that is no loss"
-	case !f.troubled(name, l.at) && !f.admits(name, l.at):
+	case !f.troubled(name, l.at) && !f.admitsSince(name, from, l.at):
 		return "nothing was done to " + name + ", and it does not say that it lost its lease"
-	case strings.Contains(reason, "it has joined again as another incarnation"):
-		return unless(len(f.of(name)) > 1 || f.admits(name, l.at), name+" has had one incarnation")
+	case again:
+		return unless(len(f.of(name)) > 1 || f.admitsSince(name, from, l.at), name+" has had one incarnation")
 	default:
 		return ""
 	}
@@ -156,7 +160,7 @@ func slotLost(_ *facts, l *line) string {
 func cannotReach(key string) claim {
 	return func(f *facts, l *line) string {
 		name, self := l.Text(key), l.who.name
-		const before = 2 * time.Second // it says so a second after the first failure
+		const before = 4 * time.Second // it says so three seconds after the first failure
 		switch {
 		case name == self:
 			return "that is itself"

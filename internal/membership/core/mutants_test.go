@@ -76,4 +76,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "stand", By: "^TestNothingArrives$",
 		},
 	}}.Run(t)
+	mutant.Suite{Package: "..", Mutants: []mutant.Mutant{
+		{
+			Name: "who is behind what was agreed on stands for election", File: "rollcall.go",
+			Old:    "return !c.roll.calling && !c.behind()",
+			New:    "return true",
+			Caught: "it leads|an old copy is believed", By: "^TestOldCopyOfTheOnlyVoter$",
+		},
+	}}.Run(t)
 }
