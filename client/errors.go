@@ -23,9 +23,10 @@ var (
 	// ErrBusy: no slot is free now (TryAcquire), or the pool has as many tickets
 	// as it may.
 	ErrBusy = errors.New("client: busy")
-	// ErrRefused: the gateway rejects the request: an unknown pool, or no admin token where
-	// one is required.
+	// ErrRefused: the gateway rejects the request: of an unknown pool, say.
 	ErrRefused = errors.New("client: refused")
+	// ErrToken is an ErrRefused: the gateway requires its admin token, and Config.Token is not it.
+	ErrToken = fmt.Errorf("%w: the gateway requires its admin token", ErrRefused)
 	// ErrTicketEnded: the ticket was cancelled, has expired, was lost, or never was.
 	ErrTicketEnded = admission.ErrTicketEnded
 	// ErrTicketWaiting: the ticket has no slot yet.
@@ -49,6 +50,8 @@ func answerError(host string, resp *http.Response, body []byte) error {
 		return &failure{kind: ErrUnreachable, text: host + " answers " + resp.Status + ", not as a kgate does"}
 	case code >= 500:
 		return &failure{kind: ErrUnavailable, text: host + ": " + problem.Detail}
+	case code == http.StatusUnauthorized:
+		return fmt.Errorf("%w: %s", ErrToken, host)
 	case code == http.StatusTooManyRequests:
 		return fmt.Errorf("%w: %s", ErrBusy, problem.Detail)
 	case code == http.StatusGone, code == http.StatusNotFound && resp.Request.Method != http.MethodPost:

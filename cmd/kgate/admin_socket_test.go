@@ -46,6 +46,7 @@ func TestAdminSocket(t *testing.T) {
 		{[]string{"exec", "--admin", socket, "--", "true"}, exitOK, ""},
 		{[]string{"pool", "set", "default", "--k", "3", "--admin", "http://" + tcp.adminAddr.String()}, exitFailure, "admin token"},
 		{[]string{"pool", "set", "default", "--k", "3", "--admin", "http://" + tcp.adminAddr.String(), "--admin-token-file", token}, exitOK, "k 1 -> 3"},
+		{[]string{"exec", "--admin", "http://" + tcp.adminAddr.String(), "--", "true"}, exitFailure, "--admin-token-file or KGATE_ADMIN_TOKEN_FILE"},
 		{[]string{"status", "--admin", socket + ".not"}, exitFailure, "at " + socket + ".not"},
 		{[]string{"status", "--admin", "unix:admin.sock"}, exitUsage, "begins with a slash"},
 	} {

@@ -204,7 +204,7 @@ func (c *execCommand) explain(err error) error {
 		code = exitUnreachable
 	case errors.Is(err, context.DeadlineExceeded):
 		code, err = exitNoSlot, fmt.Errorf("no slot of %s in %v", c.Pool, *c.Wait)
-	case strings.Contains(err.Error(), " answers 401: "):
+	case errors.Is(err, client.ErrToken):
 		err = errors.New("this needs the admin token: give its file with --admin-token-file or KGATE_ADMIN_TOKEN_FILE")
 	case errors.Is(err, client.ErrBusy), errors.Is(err, client.ErrUnavailable):
 		code = exitNoSlot
