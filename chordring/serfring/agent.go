@@ -73,6 +73,9 @@ func (a *Agent) note(e serf.MemberEvent) {
 		switch e.Type {
 		case serf.EventMemberFailed:
 			status = StatusFailed
+			if m.Tags[tagLeaving] != "" {
+				status = StatusLeft
+			}
 		case serf.EventMemberLeave:
 			status = StatusLeft
 		case serf.EventMemberReap:

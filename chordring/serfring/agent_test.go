@@ -158,11 +158,10 @@ func TestMembersCarryTheirTags(t *testing.T) {
 
 func TestLeaveAndFailure(t *testing.T) {
 	a := start(t, base("a", "1"))
-	stays := base("b", "1", a.Addr())
-	stays.LeaveDelay = time.Second // however busy the machine, the word gets out
-	b := start(t, stays)
+	b := start(t, base("b", "1", a.Addr()))
 	c := start(t, base("c", "1", a.Addr()))
 	sees(t, a, "a/1/alive", "b/1/alive", "c/1/alive")
+	sees(t, b, "a/1/alive", "b/1/alive", "c/1/alive") // who knows nobody bids nobody farewell
 	if err := errors.Join(b.Leave(), b.Close()); err != nil {
 		t.Error(err)
 	}
@@ -173,6 +172,24 @@ func TestLeaveAndFailure(t *testing.T) {
 	}
 	sees(t, a, "a/1/alive", "b/1/left", "c/1/failed")
 	t.Logf("a loss is noticed after %v", time.Since(began))
+}
+
+// Serf's own farewell can be lost; the tag says it, too, and a gateway that returns has none.
+func TestFarewellByTag(t *testing.T) {
+	a := start(t, base("a", "1"))
+	b := start(t, base("b", "1", a.Addr()))
+	sees(t, a, "a/1/alive", "b/1/alive")
+	sees(t, b, "a/1/alive", "b/1/alive")
+	if err := errors.Join(b.SetBoot("2"), b.serf.SetTags(farewell(b.serf.LocalMember().Tags)), b.Close()); err != nil {
+		t.Error(err)
+	}
+	sees(t, a, "a/1/alive", "b/2/left")
+	b = start(t, base("b", "3", a.Addr()))
+	sees(t, a, "a/1/alive", "b/3/alive")
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	sees(t, a, "a/1/alive", "b/3/failed")
 }
 
 // A restart at the same address is seen by its boot id, though nobody noticed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"strconv"
@@ -114,7 +115,7 @@ func (c Config) Validate() error {
 			bad("join address %q is not host:port", addr)
 		}
 	}
-	if n := encodedSize(c.tags()); n > tagLimit {
+	if n := encodedSize(farewell(c.tags())); n > tagLimit {
 		bad("version and boot id are too long together: %d bytes, at most %d", n, tagLimit)
 	}
 	return errors.Join(errs...)
@@ -125,6 +126,8 @@ const (
 	tagBoot    = "boot"
 	tagVersion = "version"
 	tagExpect  = "expect"
+	// tagLeaving is set by one that leaves, see [Agent.Leave].
+	tagLeaving = "leaving"
 )
 
 func (c Config) tags() map[string]string {
@@ -133,6 +136,13 @@ func (c Config) tags() map[string]string {
 		tagVersion: c.Version,
 		tagExpect:  strconv.Itoa(max(c.Expect, 1)),
 	}
+}
+
+// farewell returns the tags of one that leaves.
+func farewell(tags map[string]string) map[string]string {
+	tags = maps.Clone(tags)
+	tags[tagLeaving] = "yes"
+	return tags
 }
 
 // encodedSize bounds from above what serf makes of tags: a magic byte, a

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -127,7 +128,8 @@ func (a *Agent) drain(events <-chan serf.Event, ended <-chan struct{}) {
 var errClosed = errors.New("leave: the agent is closed")
 
 // Leave tells the others that this gateway goes for good; they see
-// [StatusLeft] rather than a failure. Close must follow.
+// [StatusLeft] rather than a failure. Whom a first attempt to join has not brought
+// back yet is not told, and may see a failure. Close must follow.
 func (a *Agent) Leave() error {
 	a.halt() // joining says, later than the farewell, that this one is alive
 	a.ending.Lock()
@@ -136,6 +138,12 @@ func (a *Agent) Leave() error {
 		return errClosed
 	}
 	a.tell()
+	// Serf loses its own farewell if two others exchange their states while it spreads: one has
+	// heard it, and what it says of the leaver's time makes the other take it for old. The tag
+	// travels with the address, and cannot be taken for older than it.
+	if err := a.serf.SetTags(farewell(a.serf.LocalMember().Tags)); err != nil {
+		a.config.Logger.Debug("the farewell may look like a failure", slog.Any("error", err))
+	}
 	if err := a.serf.Leave(); err != nil {
 		return fmt.Errorf("leave: %w", err)
 	}
