@@ -91,13 +91,13 @@ func TestLoadStop(t *testing.T) {
 	u, url := startUpstream(t, UpstreamConfig{Hold: 50 * time.Millisecond})
 	end := make(chan struct{})
 	go func() {
-		for u.Stats().Served == 0 {
+		for u.Stats().Served <= 3 { // a client has its answer: it has asked again
 			time.Sleep(time.Millisecond)
 		}
 		close(end)
 	}()
 	res, err := Run(t.Context(), LoadConfig{Targets: []Target{{URL: url, Clients: 3}}, Duration: time.Hour, Stop: end})
-	if s := u.Stats(); err != nil || res.Overall.Access.Count == 0 || s.Served == 0 || s.Aborted > 0 {
+	if s := u.Stats(); err != nil || res.Overall.Access.Count == 0 || s.Aborted > 0 {
 		t.Errorf("%v, %d answers, %+v", err, res.Overall.Access.Count, s)
 	}
 }

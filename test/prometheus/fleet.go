@@ -46,7 +46,7 @@ func StartFleet(t *testing.T) *Fleet {
 			{Name: "refusing", K: 1, Upstream: site, Settings: "queue: {timeout: 300ms, limit: 2}"},
 			{Name: "failing", K: 1, Upstream: site},
 			{Name: "silent", K: 1, Upstream: newSite(t).URL()},
-			{Name: "ticketed", K: 1, Upstream: site},
+			{Name: "ticketed", K: 1, Upstream: site, Settings: "queue: {timeout: 3m}"}, // who waits does so until the alert
 			{Name: "changed", K: 2, Upstream: site},
 			{Name: "away", K: 2, Upstream: f.away.URL(), Settings: "health: {interval: 500ms}"},
 			{Name: "checked", K: 2, Upstream: f.away.URL(), Settings: "health: {path: /?hold=0s, interval: 500ms}"},
