@@ -20,22 +20,24 @@ import (
 
 // TestPollsElsewhere has many clients ask one gateway about tickets of another one. All are
 // answered in time; no gateway refuses another one a connection, none loses its lease, and the leader
-// stays. With KGATE_SOAK busy loops run beside it, so that the load is eight or more.
+// stays. Nor does anybody lose a ticket that is renewed there. With KGATE_SOAK busy loops run beside it, so that the load is eight or more.
 func TestPollsElsewhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	cases := []struct{ tickets, polls int }{{300, 300}}
+	cases := []struct{ tickets, polls, holders int }{{300, 300, 0}}
 	lasts := 8 * time.Second
 	if Soak() {
-		cases = append(cases, struct{ tickets, polls int }{600, 600}, struct{ tickets, polls int }{20, 2000})
+		cases = append(cases, struct{ tickets, polls, holders int }{600, 600, 0}, struct{ tickets, polls, holders int }{20, 2000, 800})
 		lasts = 20 * time.Second
 		for range 8 - busy(t) {
 			StartProcess(t, "sh", "-c", "while :; do :; done")
 		}
 	}
 	for _, c := range cases {
-		t.Run(fmt.Sprintf("%d polls of %d tickets", c.polls, c.tickets), func(t *testing.T) { pollElsewhere(t, c.tickets, c.polls, lasts) })
+		t.Run(fmt.Sprintf("%d polls of %d tickets, %d holders", c.polls, c.tickets, c.holders), func(t *testing.T) {
+			pollElsewhere(t, c.tickets, c.polls, c.holders, lasts)
+		})
 	}
 }
 
@@ -49,9 +51,9 @@ func busy(t *testing.T) int {
 	return min(int(load), 8)
 }
 
-func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
+func pollElsewhere(t *testing.T, tickets, polls, holders int, lasts time.Duration) {
 	const (
-		ttl        = time.Minute
+		ttl, brief = time.Minute, 10 * time.Second
 		wait, late = 5 * time.Second, 5 * time.Second
 	)
 	lease := Lease(3 * time.Second)
@@ -61,7 +63,7 @@ func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
 	}
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{K: 1, Upstream: url, KeyFile: key, Lease: lease, Pools: []Pool{
-		{Name: "files", K: 1, Upstream: url, Settings: "tickets: true, queue: {per_client: {tickets: 0}}"},
+		{Name: "files", K: holders + 1, Upstream: url, Settings: "tickets: true, queue: {per_client: {tickets: 0}}"},
 	}})
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: polls}, Timeout: time.Minute}
 	t.Cleanup(client.CloseIdleConnections)
@@ -87,14 +89,17 @@ func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
 		}
 		return tk, json.Unmarshal(data, &tk)
 	}
-	var all []ticket
-	for range tickets {
-		tk, err := ask(t.Context(), http.MethodPost, owner, "", fmt.Sprintf(`{"pool": "files", "ttl": "%v"}`, ttl))
-		if err != nil {
-			t.Fatal(err)
+	buy := func(n int, ttl time.Duration) (all []ticket) {
+		for range n {
+			tk, err := ask(t.Context(), http.MethodPost, owner, "", fmt.Sprintf(`{"pool": "files", "ttl": "%v"}`, ttl))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, tk)
 		}
-		all = append(all, tk)
+		return all
 	}
+	held, all := buy(holders, brief), buy(tickets, ttl)
 	before, err := c.Metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +132,18 @@ func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
 			}
 		})
 	}
+	for n, tk := range held {
+		wg.Go(func() {
+			for g := c.Gateways[1+n%2]; time.Since(began) < lasts; Span(t, brief/4) {
+				if tk, err := ask(t.Context(), http.MethodPut, g, "/"+tk.ID, ""); err != nil || tk.State != "granted" {
+					if failed.Add(1) == 1 {
+						t.Logf("the first that failed: a held ticket is %q: %v", tk.State, err)
+					}
+				}
+				answers.Add(1)
+			}
+		})
+	}
 	wg.Wait()
 	after, err := c.Metrics(t.Context())
 	if err != nil {
@@ -134,8 +151,8 @@ func pollElsewhere(t *testing.T, tickets, polls int, lasts time.Duration) {
 	}
 	d := after.Since(before)
 	refused, lost, leaders := d.Sum("kgate_peer_refused_total"), d.Sum("kgate_lease_lost_total"), d.Sum("kgate_leader_changes_total")
-	t.Logf("%d polls of %d tickets at a time for %v: %d answers, %d failed, %d late, longest %v; %v connections refused, %v leases lost, %v leaders changed",
-		polls, tickets, lasts, answers.Load(), failed.Load(), slow.Load(), time.Duration(longest.Load()).Round(time.Millisecond), refused, lost, leaders)
+	t.Logf("%d polls of %d tickets at a time and %d holders for %v: %d answers, %d failed, %d late, longest %v; %v connections refused, %v leases lost, %v leaders changed",
+		polls, tickets, holders, lasts, answers.Load(), failed.Load(), slow.Load(), time.Duration(longest.Load()).Round(time.Millisecond), refused, lost, leaders)
 	if !Soak() {
 		leaders = 0 // a machine with other work to do can be silent for as long as voters wait
 	}

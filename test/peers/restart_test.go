@@ -71,15 +71,17 @@ func (c *callers) end() string {
 // keptConn is a client's connection over HTTP/1.1 that sends nothing twice.
 type keptConn struct {
 	net.Conn
-	br *bufio.Reader
+	br       *bufio.Reader
+	answered time.Time
 }
 
-// callHTTP1 calls url over kept connections of HTTP/1.1, one for each client.
-func callHTTP1(t *testing.T, addr, path string) *callers {
+// callHTTP1 calls url over kept connections of HTTP/1.1, one for each client. A server may end one
+// that is idle for as long as idleFor: a request that comes later is not called lost.
+func callHTTP1(t *testing.T, addr, path string, idleFor time.Duration) *callers {
 	var mu sync.Mutex
-	var idle []*keptConn
+	var unused []*keptConn
 	t.Cleanup(func() {
-		for _, c := range idle {
+		for _, c := range unused {
 			_ = c.Close()
 		}
 	})
@@ -87,8 +89,8 @@ func callHTTP1(t *testing.T, addr, path string) *callers {
 	return call(t, func(context.Context) (res *http.Response, sent bool, err error) {
 		mu.Lock()
 		var c *keptConn
-		if len(idle) > 0 { // the one that was used longest ago: none is idle for longer than a pause
-			c, idle = idle[0], idle[1:]
+		if len(unused) > 0 { // the one that was used longest ago: none is idle for longer than a pause
+			c, unused = unused[0], unused[1:]
 		}
 		mu.Unlock()
 		if c == nil {
@@ -96,24 +98,29 @@ func callHTTP1(t *testing.T, addr, path string) *callers {
 			if err != nil {
 				return nil, false, err
 			}
-			c = &keptConn{conn, bufio.NewReader(conn)}
+			c = &keptConn{conn, bufio.NewReader(conn), time.Now()}
 		}
 		_ = c.SetDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(c, request); err != nil {
-			return nil, true, errors.Join(err, c.Close())
+		_, err = io.WriteString(c, request)
+		idle := time.Since(c.answered)
+		if err == nil {
+			res, err = http.ReadResponse(c.br, nil)
 		}
-		res, err = http.ReadResponse(c.br, nil)
 		if err == nil {
 			_, err = io.Copy(io.Discard, res.Body)
 		}
 		if err != nil {
-			return nil, true, errors.Join(err, c.Close())
+			if idle >= idleFor {
+				t.Logf("%s: sent after %v: %v", addr, idle, err)
+			}
+			return nil, idle < idleFor, errors.Join(err, c.Close())
 		}
+		c.answered = time.Now()
 		if res.Close {
 			return res, true, c.Close()
 		}
 		mu.Lock()
-		idle = append(idle, c)
+		unused = append(unused, c)
 		mu.Unlock()
 		return res, true, nil
 	})
@@ -201,19 +208,19 @@ func TestRestarts(t *testing.T) {
 		}
 		return g.Process
 	}}
-	gateway.callers = callHTTP1(t, c.Gateways[0].HTTP, "/kgate")
+	gateway.callers = callHTTP1(t, c.Gateways[0].HTTP, "/kgate", time.Second)
 	overHTTP2 := callHTTP2(t, c.Gateways[0].URL()+"h2")
-	elsewhere := callHTTP1(t, c.Gateways[1].HTTP, "/other") // has tokens, too
+	elsewhere := callHTTP1(t, c.Gateways[1].HTTP, "/other", time.Second) // has tokens, too
 
 	at := cluster.ReservePort(t)
 	haproxy := &server{name: "HAProxy", signal: syscall.SIGUSR1, start: func() *cluster.Process {
 		return haproxyBefore(t, at, host, 200)
 	}}
-	haproxy.process, haproxy.callers = haproxy.start(), callHTTP1(t, at, "/haproxy")
+	haproxy.process, haproxy.callers = haproxy.start(), callHTTP1(t, at, "/haproxy", time.Second)
 
 	nginxAt := cluster.ReservePort(t)
 	other := &server{name: "nginx", signal: syscall.SIGQUIT, start: func() *cluster.Process { return nginxBefore(t, nginxAt, host, 200) }}
-	other.process, other.callers = other.start(), callHTTP1(t, nginxAt, "/nginx")
+	other.process, other.callers = other.start(), callHTTP1(t, nginxAt, "/nginx", time.Second)
 
 	var wg sync.WaitGroup
 	servers := []*server{gateway, haproxy, other}

@@ -39,7 +39,7 @@ func TestRoom(t *testing.T) {
 	var wg sync.WaitGroup
 	for name, addr := range map[string]string{"kgate": c.Gateways[0].HTTP, "HAProxy": haproxy, "nginx": other} {
 		wg.Go(func() {
-			kept := callHTTP1(t, addr, "/kept")
+			kept := callHTTP1(t, addr, "/kept", 100*time.Millisecond)
 			var unserved atomic.Int64
 			for range rounds {
 				cluster.Span(t, 200*time.Millisecond)
