@@ -74,9 +74,9 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	return p.take(from, l)
 }
 
-// lastWait is how long a request of a gateway that ends may wait. A free slot comes from another
-// gateway within that time as a rule.
-const lastWait = 100 * time.Millisecond
+// lastWait is how long a request of a gateway that ends may wait: as long as a connection has for
+// its last request. A free slot comes from another gateway within that time, far away or busy as that is.
+const lastWait = time.Second
 
 // WaitNoMore lets no request wait for longer than lastWait: then it fails with
 // admission.Draining. Nobody takes a ticket any more.

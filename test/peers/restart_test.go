@@ -71,8 +71,8 @@ func (c *callers) end() string {
 // keptConn is a client's connection over HTTP/1.1 that sends nothing twice.
 type keptConn struct {
 	net.Conn
-	br       *bufio.Reader
-	answered time.Time
+	br   *bufio.Reader
+	used time.Time // when it was last about to be, so not before it became idle at the server
 }
 
 // callHTTP1 calls url over kept connections of HTTP/1.1, one for each client. A server may end one
@@ -101,8 +101,10 @@ func callHTTP1(t *testing.T, addr, path string, idleFor time.Duration) *callers 
 			c = &keptConn{conn, bufio.NewReader(conn), time.Now()}
 		}
 		_ = c.SetDeadline(time.Now().Add(patience))
+		used := time.Now()
 		_, err = io.WriteString(c, request)
-		idle := time.Since(c.answered)
+		idle := time.Since(c.used)
+		c.used = used
 		if err == nil {
 			res, err = http.ReadResponse(c.br, nil)
 		}
@@ -115,7 +117,6 @@ func callHTTP1(t *testing.T, addr, path string, idleFor time.Duration) *callers 
 			}
 			return nil, idle < idleFor, errors.Join(err, c.Close())
 		}
-		c.answered = time.Now()
 		if res.Close {
 			return res, true, c.Close()
 		}
