@@ -433,3 +433,35 @@ func TestSuspect(t *testing.T) {
 	look()
 	s.awaitBarred(up)
 }
+
+// TestBarredOverReload: what can be reached after a reload is not barred any longer.
+func TestBarredOverReload(t *testing.T) {
+	for name, c := range map[string]struct {
+		path    string
+		reloads []func(*Config)
+	}{
+		"no checks":         {"/404", []func(*Config){func(cfg *Config) { cfg.Pools[0].Health.Path = "" }}},
+		"another transport": {"", []func(*Config){func(cfg *Config) { cfg.Pools[0].Transport.DialTimeout += time.Second }}},
+		"out and in again":  {"", []func(*Config){func(cfg *Config) { cfg.Pools, cfg.Routes = nil, nil }, func(*Config) {}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := freeAddr(t)
+			up := "http://" + addr
+			g, s := newShared(t, []string{up}, func(cfg *Config) { cfg.Pools[0].Health.Path = c.path })
+			g.handler.Suspect("p", up)
+			s.awaitBarred(up)
+			serveAt(t, addr, "up")
+			before := g.handler.current.Load().cfg
+			for _, change := range c.reloads {
+				cfg := before
+				cfg.Pools = slices.Clone(cfg.Pools)
+				change(&cfg)
+				if err := g.handler.Reload(cfg); err != nil {
+					t.Fatal(err)
+				}
+				g.handler.Agree("p", s.upstreams)
+			}
+			s.awaitBarred()
+		})
+	}
+}

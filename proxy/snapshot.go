@@ -39,6 +39,9 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 		requestID: http.CanonicalHeaderKey(cfg.Edge.RequestIDHeader),
 	}
 	for _, p := range s.cfg.Pools {
+		if s.cfg.Bar != nil && before.balancers[p.Name] == nil {
+			s.cfg.Bar(p.Name, nil) // it may have been here before
+		}
 		forHTTP, forTCP := p.split()
 		s.balancers[p.Name] = s.balance(before.balancers[p.Name], forHTTP)
 		if forTCP.serves(true) {

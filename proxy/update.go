@@ -80,6 +80,7 @@ func (b *balancer) replace() {
 	for _, u := range after {
 		b.startChecks(u, p.Health)
 	}
+	b.tell()
 }
 
 // findServices looks up the services of the pool, and reports whether any has other servers
@@ -155,7 +156,6 @@ func (b *balancer) agree(upstreams []string) {
 	}
 	b.agreed = upstreams
 	b.replace()
-	b.tell()
 }
 
 // agreedMembers returns the agreed upstreams. The caller holds updating.
