@@ -6,7 +6,7 @@ LINT := $(CURDIR)/bin/lint
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-again newcomer demo test compile virtual real race beside check soak fuzz mutants bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test compile virtual real race concurrent clocked beside timeless check soak fuzz mutants bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -24,11 +24,11 @@ demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Three modules: the product's, and test and an example, which need more than who imports kgate
-# should inherit. go.work joins them: "work" is the packages of all. What runs in virtual time needs
-# processors only; real processes need one now and then, but at once. So make check runs one after
-# the other, and what no clock judges, linters and compilers, beside the real ones, as far as they
-# leave a processor. Real ones wait for most of their time, so more of them run at once than there
-# are processors, and those that take longest begin first.
+# should inherit. go.work joins them: "work" is the packages of all. Real processes need a processor
+# now and then, but at once. They wait for most of their time, so more of them run at once than there
+# are processors, and those that take longest begin first. What no clock judges runs beside them, as
+# far as they leave a processor: linters and compilers beside the tests in real time, and those in
+# virtual time beside the race detector.
 TEST = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off
 VIRTUAL := ./kmutex ./coordinator ./replication ./internal/gateway ./internal/membership/... ./internal/pool ./lab/... ./cmd/kgate-lab ./proxy/http1
 REAL = ./test/browser ./test/cluster ./test/prometheus ./test/netns $(filter-out $(shell $(GO) list $(VIRTUAL)),$(shell $(GO) list work))
@@ -45,11 +45,15 @@ virtual: ## the tests in virtual time, few seeds of each: make soak has more
 	$(GO) test -vet=off -p 2 -short $(VIRTUAL)
 
 real: ## the tests in real time but the long ones of make soak; those with other programs need tools/test-tools.sh
-	$(TEST) -p 3 -parallel 4 $(REAL)
+	$(TEST) -p 4 -parallel 4 $(REAL)
 
-race: ## the fast tests of packages with goroutines under the race detector
+race: concurrent clocked ## the fast tests of packages with goroutines under the race detector
+
+concurrent:
 	CGO_ENABLED=1 $(GO) test -vet=off -race -short -p 4 -parallel 8 $(CONCURRENT)
-	CGO_ENABLED=1 $(GO) test -vet=off -race -short -cpu 1 $(CLOCKED) # on several, timers of virtual time crash the detector (Go 1.26)
+
+clocked: # on several processors, timers of virtual time crash the detector (Go 1.26)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -cpu 1 $(CLOCKED)
 
 compile: ## all packages and their tests, so that little is left to do while real processes are judged
 	$(GO) list -test -export -deps work >/dev/null
@@ -58,9 +62,12 @@ beside: ## the linters, and compilation for the race detector, when nothing else
 	nice -n 19 $(MAKE) --no-print-directory lint
 	CGO_ENABLED=1 nice -n 19 $(GO) list -race -test -export -deps $(CONCURRENT) $(CLOCKED) >/dev/null
 
+timeless:
+	nice -n 10 $(MAKE) --no-print-directory --keep-going virtual clocked
+
 check: ## what CI runs: all tests, linters, race detector; goes on after a failure
 	@$(MAKE) --keep-going --no-print-directory --jobs 2 --output-sync=line real beside; real=$$?; \
-	$(MAKE) --keep-going --no-print-directory virtual race && exit $$real
+	$(MAKE) --keep-going --no-print-directory --jobs 2 --output-sync=line concurrent timeless && exit $$real
 
 soak: ## every seed, the planted defects, the exact bounds in real time, and what runs long: hours on a quiet machine
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 2 -timeout 2h $(VIRTUAL)

@@ -52,8 +52,6 @@ type Write struct {
 	// Number counts from 1.
 	Number uint64
 	Record []byte
-	// Sync: it counts once it is on disk. Others may be lost with the power.
-	Sync bool
 }
 
 // Dial is an attempt to reach a gateway.

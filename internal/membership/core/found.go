@@ -129,7 +129,7 @@ func (c *Core) begin(founders []Founder) {
 		c.fail(err)
 		return
 	}
-	c.putWrite(record, true, nil)
+	c.putWrite(record, nil)
 	c.view = nil
 	c.election.at = c.now
 	if len(founders) > 1 {

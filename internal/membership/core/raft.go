@@ -166,15 +166,15 @@ func (c *Core) note() {
 		c.fail(err)
 		return
 	}
-	c.putWrite(record, true, nil)
+	c.putWrite(record, nil)
 }
 
 // putWrite has a record written, and holds responses until it is.
-func (c *Core) putWrite(record []byte, sync bool, responses []*pb.Message) {
+func (c *Core) putWrite(record []byte, responses []*pb.Message) {
 	c.written++
 	c.writes = append(c.writes, pendingWrite{c.written, c.now, responses})
 	if c.cfg.Durable {
-		c.out.Write = append(c.out.Write, Write{c.written, record, sync})
+		c.out.Write = append(c.out.Write, Write{c.written, record})
 		return
 	}
 	c.wrote(c.written)
@@ -248,7 +248,7 @@ func (c *Core) append(m *pb.Message) {
 		c.fail(err)
 		return
 	}
-	c.putWrite(record, len(responses) > 0, responses)
+	c.putWrite(record, responses)
 }
 
 // apply takes in what is agreed on.
@@ -364,7 +364,7 @@ func (c *Core) compact() {
 		return
 	}
 	c.snapped = s.GetMetadata().GetIndex()
-	c.putWrite(record, false, nil)
+	c.putWrite(record, nil)
 }
 
 // sendRaft sends raft's message. Who has no vote needs what is agreed on, and word now and then that the
