@@ -99,15 +99,11 @@ func checkHeader(data []byte, magic string, format uint32) error {
 	return nil
 }
 
-// Tag is the owner's data in the markers.
-type Tag [2]uint64
-
 // marker tells how many records have been acknowledged.
 type marker struct {
 	count   uint64 // of markers written to this file
 	records uint64
 	end     uint64 // where the next record goes
-	tag     Tag
 }
 
 // place returns where a marker goes.
@@ -115,7 +111,7 @@ func (m marker) place() int64 { return 512 * int64(1+m.count%2) }
 
 func (m marker) encode() []byte {
 	var b []byte
-	for _, n := range []uint64{m.count, m.records, m.end, m.tag[0], m.tag[1]} {
+	for _, n := range []uint64{m.count, m.records, m.end, 0, 0} { // two are for later
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
@@ -130,11 +126,8 @@ func decodeMarker(data []byte) (newest marker, err error) {
 		if crc32.Checksum(b[:markerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[markerSize-4:]) {
 			continue
 		}
-		var n [5]uint64
-		for i := range n {
-			n[i] = binary.LittleEndian.Uint64(b[8*i:])
-		}
-		m := marker{count: n[0], records: n[1], end: n[2], tag: Tag{n[3], n[4]}}
+		number := binary.LittleEndian.Uint64
+		m := marker{count: number(b), records: number(b[8:]), end: number(b[16:])}
 		if m.count%2 == i && (!found || m.count > newest.count) {
 			newest, found = m, true
 		}

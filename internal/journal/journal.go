@@ -141,9 +141,9 @@ func (j *Journal) Close() error {
 	return errors.Join(errs...)
 }
 
-// Append writes a record, and a marker with the tag. From then on Whole must include the record. Then
+// Append writes a record, and a marker. From then on Whole must include the record. Then
 // call Compact.
-func (j *Journal) Append(body []byte, tag Tag) error {
+func (j *Journal) Append(body []byte) error {
 	if j.broken != nil {
 		return j.broken
 	}
@@ -164,7 +164,7 @@ func (j *Journal) Append(body []byte, tag Tag) error {
 	j.wrote(began)
 	j.marker.records++
 	j.marker.end += uint64(len(data))
-	return j.Mark(tag)
+	return j.mark()
 }
 
 // Compact rewrites the file if it has grown.
@@ -190,22 +190,15 @@ func (j *Journal) Recover() error {
 	return nil
 }
 
-// Mark writes a marker with a tag. It does not wait: the marker is on disk with the next record, and
+// mark writes a marker. It does not wait: the marker is on disk with the next record, and
 // survives the end of the process alone.
-func (j *Journal) Mark(tag Tag) error {
-	if j.broken != nil {
-		return j.broken
-	}
+func (j *Journal) mark() error {
 	j.marker.count++
-	j.marker.tag = tag
 	if _, err := j.handle.WriteAt(j.marker.encode(), j.marker.place()); err != nil {
 		return j.fail(err)
 	}
 	return nil
 }
-
-// Tag returns the newest tag, 0 if there is none.
-func (j *Journal) Tag() Tag { return j.marker.tag }
 
 func (j *Journal) wrote(began time.Time) {
 	if j.options.Wrote != nil {
@@ -230,7 +223,7 @@ func (j *Journal) rewrite() error {
 		return err
 	}
 	data := encodeRecord(body, 1)
-	m := marker{records: 1, end: uint64(firstRecord + len(data)), tag: j.marker.tag}
+	m := marker{records: 1, end: uint64(firstRecord + len(data))}
 	file := make([]byte, firstRecord, firstRecord+len(data))
 	copy(file, encodeHeader(j.options.Magic, j.options.Format))
 	copy(file[m.place():], m.encode())

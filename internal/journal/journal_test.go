@@ -41,10 +41,10 @@ func open(path string, on journal.FS) (*words, error) {
 }
 
 // add appends a word.
-func (w *words) add(word string, tag journal.Tag) error {
+func (w *words) add(word string) error {
 	body, err := json.Marshal([]string{word})
 	if err == nil {
-		err = w.Append(body, tag)
+		err = w.Append(body)
 	}
 	if err != nil {
 		return err
@@ -76,18 +76,18 @@ func TestReopen(t *testing.T) {
 		t.Error("the first one did not create the file")
 	}
 	for i := range 500 {
-		try(t, w.add(fmt.Sprint("word ", i), journal.Tag{uint64(i), 1}))
+		try(t, w.add(fmt.Sprint("word ", i)))
 	}
-	try(t, w.Mark(journal.Tag{999, 2}), w.Close())
+	try(t, w.Close())
 	if size := len(d.Read(db)); size > 4096+2*500*12 {
 		t.Errorf("%d bytes: it is not written again", size)
 	}
 	again := opened(t, db, d)
-	if !slices.Equal(again.kept, w.kept) || again.Tag() != (journal.Tag{999, 2}) || again.Created() {
-		t.Errorf("%d words, tag %v, created %t", len(again.kept), again.Tag(), again.Created())
+	if !slices.Equal(again.kept, w.kept) || again.Created() {
+		t.Errorf("%d words, created %t", len(again.kept), again.Created())
 	}
 	try(t, again.Close())
-	if err := again.add("late", journal.Tag{}); !errors.Is(err, journal.ErrClosed) {
+	if err := again.add("late"); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestDamage(t *testing.T) {
 	d, db := journaltest.NewDisk(), filepath.Join(t.TempDir(), "db")
 	w := opened(t, db, d)
 	for i := range 40 {
-		try(t, w.add(fmt.Sprint("word ", i), journal.Tag{}))
+		try(t, w.add(fmt.Sprint("word ", i)))
 	}
 	try(t, w.Close())
 	refused := 0
@@ -130,12 +130,12 @@ func TestPowerLoss(t *testing.T) {
 		d := journaltest.NewDisk()
 		w := opened(t, db, d)
 		for i := range 1 + r.IntN(200) {
-			try(t, w.add(fmt.Sprint("word ", i), journal.Tag{}))
+			try(t, w.add(fmt.Sprint("word ", i)))
 		}
 		acknowledged := slices.Clone(w.kept)
 		if r.IntN(2) == 0 {
 			d.Interrupt()
-			if w.add("last", journal.Tag{}) == nil {
+			if w.add("last") == nil {
 				t.Fatalf("seed %d: a write that was not synced is acknowledged", seed)
 			}
 		}
@@ -147,7 +147,7 @@ func TestPowerLoss(t *testing.T) {
 		if !slices.Equal(again.kept, acknowledged) && !slices.Equal(again.kept, append(acknowledged, "last")) {
 			t.Fatalf("seed %d: %d words, %d were acknowledged", seed, len(again.kept), len(acknowledged))
 		}
-		try(t, again.add("next", journal.Tag{}), again.Close())
+		try(t, again.add("next"), again.Close())
 	}
 }
 
@@ -155,19 +155,19 @@ func TestPowerLoss(t *testing.T) {
 func TestRecover(t *testing.T) {
 	d, db := journaltest.NewDisk(), filepath.Join(t.TempDir(), "db")
 	w := opened(t, db, d)
-	try(t, w.add("one", journal.Tag{}))
+	try(t, w.add("one"))
 	d.Fill(journaltest.ErrNoSpace)
-	if err := w.add("two", journal.Tag{}); !errors.Is(err, journaltest.ErrNoSpace) {
+	if err := w.add("two"); !errors.Is(err, journaltest.ErrNoSpace) {
 		t.Fatal(err)
 	}
 	if err := w.Recover(); !errors.Is(err, journaltest.ErrNoSpace) {
 		t.Errorf("recovered on a full disk: %v", err)
 	}
 	d.Fill(nil)
-	if err := w.add("three", journal.Tag{}); !errors.Is(err, journaltest.ErrNoSpace) {
+	if err := w.add("three"); !errors.Is(err, journaltest.ErrNoSpace) {
 		t.Errorf("a file that has failed is believed again: %v", err)
 	}
-	try(t, w.Recover(), w.add("four", journal.Tag{}), w.Close())
+	try(t, w.Recover(), w.add("four"), w.Close())
 	again := opened(t, db, d)
 	if !slices.Equal(again.kept, []string{"one", "four"}) {
 		t.Errorf("%q", again.kept)

@@ -197,7 +197,7 @@ func (d *disk) append(records [][]byte) error {
 	if len(records) == 0 || d.journal == nil {
 		return nil
 	}
-	if err := d.journal.Append(join(records), journal.Tag{}); err != nil {
+	if err := d.journal.Append(join(records)); err != nil {
 		return err
 	}
 	for _, r := range records {

@@ -235,7 +235,7 @@ func (s *Store) append(e entry) error {
 	if err != nil {
 		return err
 	}
-	return s.journal.Append(body, journal.Tag{})
+	return s.journal.Append(body)
 }
 
 // Close closes the file.
