@@ -73,8 +73,11 @@ func (b *balancer) countLocked(u *backend) {
 	if u.unanswered++; u.unanswered > 1 {
 		return
 	}
-	if now := time.Now(); now.Sub(u.gaveUp) > quietGap {
+	now := time.Now()
+	if gap := now.Sub(u.gaveUp); gap > quietGap {
 		u.quiet = now
+	} else {
+		u.quiet = u.quiet.Add(gap)
 	}
 }
 
@@ -106,8 +109,8 @@ func (b *balancer) settled(u *backend, answered bool) {
 	}
 }
 
-// quietGap is how long nobody may wait for an answer of an upstream that has given none, and it
-// still counts as quiet since before: all that waited may have timed out at once.
+// quietGap is how long nobody may wait for an answer of an upstream that has given none, and what
+// it was quiet for before still counts, without the gap: all that waited may have timed out at once.
 const quietGap = 5 * time.Second
 
 // done ends a request to u, and notes what the request has shown of u.

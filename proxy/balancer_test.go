@@ -159,7 +159,7 @@ func TestQuiet(t *testing.T) {
 		quiet(0, 0)
 		time.Sleep(time.Second)
 		ask()
-		quiet(11*time.Second, 1)
+		quiet(10*time.Second, 1) // a second without anybody who waits
 		settle(true)
 		ask()
 		quiet(0, 1)

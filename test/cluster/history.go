@@ -21,7 +21,8 @@ import (
 type Use struct {
 	From, Fence  string // From is the gateway through which a Load has sent the request
 	Asked, Began time.Time
-	// Ended is when the use was last seen; zero: it has not ended.
+	// Ended is when the use was last seen; zero: it has not ended. One that came when its connection
+	// was closed already, Ended is Began then, has ended before, nobody knows when.
 	Ended time.Time
 }
 
@@ -222,8 +223,8 @@ func (s slots) give(g *grant) (bool, slots) {
 	return g.cluster <= s.cluster, s
 }
 
-// operations returns the history as Porcupine takes it. A release is a point in time: a later
-// one allows no more.
+// operations returns the history as Porcupine takes it. A release is a point in time, if that is
+// known: a later one allows no more.
 func operations(k int, uses []Use, grants []grant, changes []Change) (ops []porcupine.Operation) {
 	var zero time.Time
 	for _, u := range uses {
@@ -248,9 +249,14 @@ func operations(k int, uses []Use, grants []grant, changes []Change) (ops []porc
 	}
 	for i, u := range uses {
 		add(step{grant: &grants[i]}, u.Asked, u.Began)
-		if !u.Ended.IsZero() {
-			add(step{grant: &grants[i], release: true}, u.Ended, u.Ended)
+		if u.Ended.IsZero() {
+			continue
 		}
+		from := u.Ended
+		if from.Equal(u.Began) {
+			from = u.Asked
+		}
+		add(step{grant: &grants[i], release: true}, from, u.Ended)
 	}
 	return ops
 }

@@ -42,6 +42,8 @@ func TestCheckHistory(t *testing.T) {
 		{"before it was asked for", []Use{use(1, 1, 0, 10, 40), use(1, 2, 0, 11, 40), use(1, 3, 0, 12, 40)}, []Change{{3, at(15), at(18)}}, "use 3, pool/7/1/3"},
 		{"a smaller k", []Use{use(1, 1, 0, 10, 40), use(1, 2, 0, 11, 30), use(1, 65537, 20, 50, 60)}, []Change{{1, at(15), at(35)}}, ""},
 		{"later than it is exact", []Use{use(1, 1, 0, 10, 80), use(1, 2, 0, 11, 30), use(1, 65538, 36, 50, 60)}, []Change{{1, at(15), at(35)}}, "use 3, pool/7/1/65538"},
+		{"gone before it came, and the next use of its token", []Use{use(1, 1, 0, 10, 60), use(1, 65538, 5, 20, 50), use(1, 2, 0, 30, 30)}, nil, ""},
+		{"gone before it came, one slot too many", []Use{use(1, 1, 0, 10, 40), use(1, 2, 0, 11, 40), use(1, 3, 25, 30, 30)}, nil, "use 3, pool/7/1/3"},
 		{"no fence", []Use{{Began: zero}}, nil, "Kgate-Fence"},
 		{"no number", []Use{{Fence: "pool/7/1/x"}}, nil, "Kgate-Fence"},
 		{"serial 0", []Use{use(1, 0, 0, 1, 2)}, nil, "has no serial"},

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,12 +34,7 @@ func TestKeyReplaced(t *testing.T) {
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
 	old, next := clusterkey.New(), clusterkey.New()
 	file := filepath.Join(t.TempDir(), "cluster.key")
-	write := func(keys ...string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(strings.Join(keys, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(keys ...string) { replace(t, file, keys...) }
 	write(old)
 	c := Start(t, Options{K: k, Upstream: url, KeyFile: file})
 	c.Causes("connection to a peer closed: its certificate is no longer good")
@@ -71,6 +67,14 @@ func TestKeyReplaced(t *testing.T) {
 
 // soon is how long a gateway has to follow its files.
 var soon = timing.Slack() * 10 * time.Second
+
+// replace writes a file at once: a gateway that looks meanwhile says that half a file is none.
+func replace(t *testing.T, path string, lines ...string) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600), os.Rename(path+".new", path)); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // readAgain waits until each gateway has read its keys and certificates again so many times.
 func readAgain(t *testing.T, c *Cluster, times int) {
@@ -130,9 +134,7 @@ func TestCertificatesReplaced(t *testing.T) {
 	write := func(name string, parts ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(strings.Join(parts, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, path, parts...)
 		return path
 	}
 	read := func(path string) string {
