@@ -2,6 +2,8 @@ package core_test
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +105,49 @@ func TestOwnLeaseOnly(t *testing.T) {
 	l.Core.Step(l.Clock(), core.Received{o.Core.ID(), core.Message{Renew: &core.Renew{Renewal: lease.Renewal{Node: l.Standing.Node, Tag: 999}}}, 0})
 	if core.Heard(l.Core, l.Standing.Node) != before {
 		t.Error("a renewal of another gateway's lease is taken")
+	}
+}
+
+// Nobody but the leader grants a lease, and who does not vote gives back nothing of another one: neither to the leader, nor
+// through a member that takes it for the other one's own word.
+func TestSpeaksForNoOther(t *testing.T) {
+	for _, lie := range []string{"grants", "knocks", "joins"} {
+		t.Run(lie, func(t *testing.T) {
+			w := started(t, 1, 4, 3*time.Second)
+			w.until(20*time.Second, func() bool { return len(w.hosts[0].Core.Voters()) == 3 })
+			w.run(time.Second)
+			l := w.Leader()
+			var lost, honest, liar *hosts.Host
+			for _, h := range w.hosts {
+				switch {
+				case h == l:
+				case !slices.Contains(l.Core.Voters(), h.Core.ID()):
+					liar = h
+				case lost == nil:
+					lost = h
+				default:
+					honest = h
+				}
+			}
+			node := lost.Standing.Node
+			join := views.Join{
+				Name: lost.Name, Boot: lost.Boot + ".1", PeerAddr: lost.Name + ":7080", Server: strconv.FormatUint(uint64(lost.Core.ID()), 16), Voided: node,
+			}
+			says := func(to *hosts.Host, m core.Message) { to.Step(core.Received{liar.Core.ID(), m, 0}) }
+			apart(lost, l, w.Cut)
+			for end := w.Now() + 3*w.lease; w.Now() < end; w.run(w.lease / 50) { // the world sees who stands without a lease
+				switch lie {
+				case "grants":
+					for tag := range uint64(40) {
+						says(lost, core.Message{Grant: &core.Grant{Renewal: lease.Renewal{Node: node, Tag: 1 + tag}}})
+					}
+				case "knocks":
+					says(l, core.Message{Knocks: &join})
+				case "joins":
+					says(honest, core.Message{Join: &core.Join{Join: join}})
+				}
+			}
+		})
 	}
 }
 

@@ -222,9 +222,9 @@ func (c *Core) receive(e Received) {
 	case m.Renew != nil:
 		c.receiveRenewal(from, m.Renew)
 	case m.Grant != nil:
-		c.granted(m.Grant)
+		c.granted(from, m.Grant)
 	case m.Knocks != nil:
-		c.knocked(m.Knocks)
+		c.knocked(from, m.Knocks)
 	case m.Ask != nil:
 		c.receiveCommand(from, m.Ask)
 	case m.Refusal != nil:

@@ -155,8 +155,8 @@ func complaints(now time.Duration, since map[kmutex.Node]time.Duration, d time.D
 	return nodes[:min(len(nodes), maxComplaints)]
 }
 
-// granted takes in the leader's answer.
-func (c *Core) granted(g *Grant) {
+// granted takes in the leader's answer. Nobody else grants a lease.
+func (c *Core) granted(from ID, g *Grant) {
 	i := &c.self
 	if g.Lost != "" || g.Renewal.Tag == 0 {
 		if g.Lost == i.boot && !i.void || i.holder != nil && g.Renewal.Node == i.node && g.Renewal.Tag == 0 {
@@ -164,7 +164,7 @@ func (c *Core) granted(g *Grant) {
 		}
 		return
 	}
-	if i.void || i.holder == nil || g.Renewal.Node != i.node {
+	if i.void || i.holder == nil || g.Renewal.Node != i.node || from != c.asks() {
 		return
 	}
 	if c.diverged {

@@ -11,18 +11,20 @@ import (
 
 // receiveJoin judges, as the leader, a gateway that wants to come in.
 func (c *Core) receiveJoin(from ID, j *Join) {
-	l := c.l
+	join, l := j.Join, c.l
+	if join.Check() != nil || serverID(join.Server) != from || c.nameOf(from) != join.Name {
+		return // nobody speaks for another one
+	}
 	if l == nil || l.grantor == nil {
 		if from != c.id {
 			c.sayHello(from) // it has the leader's name
 			if leads := c.peers.conns[c.lead]; leads != nil && !slices.Contains(j.Reaches, leads.name) {
-				c.send(c.lead, Message{Knocks: &j.Join})
+				c.send(c.lead, Message{Knocks: &join})
 			}
 		}
 		return
 	}
-	join := j.Join
-	if c.leaving || join.Check() != nil || serverID(join.Server) != from || from != c.id && c.peers.conns[from].name != join.Name {
+	if c.leaving {
 		return
 	}
 	v := c.machine.View()
@@ -75,8 +77,9 @@ func (c *Core) mayJoin(join *views.Join, reaches []string) bool {
 	return false
 }
 
-// knocked takes in, as the leader, that a gateway would come in if another one led.
-func (c *Core) knocked(join *views.Join) {
+// knocked takes in, as the leader, that a gateway would come in if another one led. What it gives back is
+// taken from voters alone: they could win an election, and say the same.
+func (c *Core) knocked(from ID, join *views.Join) {
 	if c.l == nil || c.l.grantor == nil || join.Check() != nil {
 		return
 	}
@@ -86,7 +89,9 @@ func (c *Core) knocked(join *views.Join) {
 	if seen && !in && !reached {
 		c.l.rules.Knocks(join.Name, c.cfg.Name, c.now)
 	}
-	c.giveBack(join)
+	if slices.Contains(c.conf.GetVoters(), uint64(from)) {
+		c.giveBack(join)
+	}
 }
 
 // giveBack gives back what the incarnation had that a gateway was before: it says itself that nothing of

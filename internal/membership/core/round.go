@@ -25,7 +25,7 @@ func (c *Core) receiveRenewal(from ID, r *Renew) {
 
 func (c *Core) answer(to ID, g Grant) {
 	if to == c.id {
-		c.granted(&g)
+		c.granted(c.id, &g)
 		return
 	}
 	c.send(to, Message{Grant: &g})
