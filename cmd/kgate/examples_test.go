@@ -38,16 +38,6 @@ type example struct {
 
 // exampleRuns tests each example.
 var exampleRuns = map[string]func(*example){
-	"request-id.yaml": func(e *example) {
-		res, _ := e.get("/", "X-Request-ID", "mine")
-		if got := (<-e.seen).Header.Get("X-Request-ID"); got != "mine" || res.Header.Get("X-Request-ID") != "mine" {
-			e.Errorf("the upstream got %q, the client %v", got, res.Header)
-		}
-		res, _ = e.get("/")
-		if got := (<-e.seen).Header.Get("X-Request-ID"); len(got) != 36 || res.Header.Get("X-Request-ID") != got {
-			e.Errorf("the upstream got %q, the client %v", got, res.Header)
-		}
-	},
 	"https-only.yaml": func(e *example) {
 		res, _ := e.get("/a", "Host", "files.example.com")
 		if res.StatusCode != 308 || res.Header.Get("Location") != "https://files.example.com/a" {
@@ -114,15 +104,6 @@ var exampleRuns = map[string]func(*example){
 		}
 		if len(e.seen) > 0 {
 			e.Error("the upstream was asked")
-		}
-	},
-	"slow-clients.yaml": func(e *example) {
-		if res, body := e.get("/"); res.StatusCode != 200 || body != "from the upstream" {
-			e.Errorf("got %v %q", res.Status, body)
-		}
-		p := e.server.cfg.Pools[0]
-		if pools, err := nodePools(e.server.cfg); err != nil || pools[0].MinDownload != 1000 || pools[0].MinUpload != p.Hold.MinUpload {
-			e.Errorf("the pool has %+v, %v", pools, err)
 		}
 	},
 	"tcp-access.yaml": func(e *example) {

@@ -313,13 +313,11 @@ func (r *reference) write(b *strings.Builder, flag map[string]string) {
 // examples are shown below the keys that they are about. Package main of cmd/kgate runs
 // each as the page has it.
 var examples = map[string][]string{
-	"":                          {"request-id.yaml"},
 	"listen.hsts":               {"https-only.yaml"},
 	"listen.tls.certificates[]": {"certificates.yaml"},
 	"listen.tcp[]":              {"tcp-access.yaml"},
 	"error_pages[]":             {"error-pages.yaml"},
 	"routes[].cors":             {"cors.yaml"},
-	"pools[].hold":              {"slow-clients.yaml"},
 	"routes[]":                  {"access.yaml"},
 	"routes[].response_headers": {"headers.yaml"},
 }
