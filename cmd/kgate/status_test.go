@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -78,6 +79,15 @@ func TestStatusAt80Columns(t *testing.T) {
 		if strings.Contains(out.String(), "\x1b") != colour || !utf8.ValidString(out.String()) {
 			t.Errorf("%s: signs that act on a terminal", name)
 		}
+	}
+}
+
+// TestStatusBeforeACluster: no table has a head without rows.
+func TestStatusBeforeACluster(t *testing.T) {
+	v := statusView{screen: newScreen(io.Discard)}
+	v.print(&admin.Status{Gateway: admin.Gateway{Name: "gw-1"}, Pools: []admin.Pool{{Name: "files", K: 6}}}, nil)
+	if head := regexp.MustCompile(`(?m)^[A-Z ]+$`).FindString(v.out.String()); head != "" {
+		t.Errorf("%q in\n%s", head, v.out.String())
 	}
 }
 

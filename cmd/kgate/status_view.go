@@ -151,27 +151,28 @@ func (v *statusView) pool(p *admin.Pool, line admin.Line) {
 	v.line(line)
 }
 
-func (v *statusView) upstreams(f *admin.PoolFleet) {
-	if len(f.Upstreams) == 0 {
-		return
+// part writes a table below what is there, if it has rows.
+func (v *statusView) part(t table) {
+	if len(t.rows) > 0 {
+		v.out.WriteString(t.text(v.screen))
 	}
+}
+
+func (v *statusView) upstreams(f *admin.PoolFleet) {
 	t := table{head: upstreamHead, right: []int{2, 3, 4, 5}, names: []int{0}}
 	for _, u := range f.Upstreams {
 		t.add(upstreamCells(v.screen, u)...)
 	}
-	v.out.WriteString(t.text(v.screen))
+	v.part(t)
 }
 
 // shares shows what the clients have that have had most, in the order fair.
 func (v *statusView) shares(p *admin.Pool) {
-	if len(p.Fleet.Shares) == 0 {
-		return
-	}
 	t := table{head: []string{"CLIENT", "SHARE", "IN USE", "WAITING", "MEAN WAIT", "OLDEST"}, right: []int{1, 2, 3, 4, 5}, names: []int{0}}
 	for _, s := range p.Fleet.Shares {
 		t.add(s.Client, s.Of(p.K), fmt.Sprint(s.InUse), fmt.Sprint(s.Waiting), orDash(s.MeanWait()), orDash(s.Oldest()))
 	}
-	v.out.WriteString(t.text(v.screen))
+	v.part(t)
 }
 
 var upstreamHead = []string{"UPSTREAM", "STATE", "FOR", "IN FLIGHT", "ERRORS/S", "ANSWERS IN"}
@@ -228,7 +229,7 @@ func (v *statusView) parts(f *admin.PoolFleet) {
 	for _, name := range f.Missing {
 		t.add(name, "?", "?", "?", v.bad("does not answer"))
 	}
-	v.out.WriteString(t.text(v.screen))
+	v.part(t)
 }
 
 // How many of a pool's entries are shown.
@@ -238,9 +239,6 @@ const (
 )
 
 func (v *statusView) line(l admin.Line) {
-	if len(l.Holders)+len(l.Line) == 0 {
-		return
-	}
 	t := table{head: []string{"PLACE", "FOR", "AT", "WHO"}, right: []int{0, 1}, names: []int{2}}
 	for _, e := range l.Holders[:min(holdersShown, len(l.Holders))] {
 		t.add("in", admin.Seconds(e.Seconds), e.Gateway, e.Who())
@@ -254,12 +252,11 @@ func (v *statusView) line(l admin.Line) {
 	if more := l.Waiting - waitingShown; more > 0 {
 		t.add("", "", "", v.quiet(fmt.Sprintf("and %d more", more)))
 	}
-	v.out.WriteString(t.text(v.screen))
+	v.part(t)
 }
 
 func (v *statusView) members(c admin.Cluster) {
-	t := membersTable(v.screen, c)
-	v.out.WriteString(t.text(v.screen))
+	v.part(membersTable(v.screen, c))
 }
 
 func membersTable(s *screen, c admin.Cluster) table {
