@@ -266,6 +266,7 @@ func (f *Fleet) alertsOfMajority(t *testing.T, restart func()) {
 		want = append(want, "KgateReplicaBehind")
 	}
 	f.awaitFiring(t, f.Prometheus, began, want...)
+	tells(t, first, "start gw-2 or gw-3 again")
 	(&Night{Fleet: f}).obeys(t, first, "drain", false)
 	signal(syscall.SIGCONT)
 	if _, err := first.Stop(); err != nil {
@@ -288,6 +289,7 @@ func (f *Fleet) alertsOfKill(t *testing.T, restart func()) {
 	}
 	want := []string{"KgateCapacityWithheld/kept", "KgateGatewayDown"}
 	f.awaitFiring(t, f.Prometheus, began, want...)
+	tells(t, f.Gateways[0], "kept: 1 of 1 slots withheld: a lost gateway")
 	f.awaitFiring(t, f.Native, began, want...)
 	if status := <-answer; status != http.StatusOK {
 		t.Errorf("who waited for the slot of the killed gateway got %d", status)

@@ -67,6 +67,17 @@ func (n *Night) follow(t *testing.T, firing []string) {
 	}
 }
 
+// tells looks that kgate status names the cause of an alert that fires.
+func tells(t *testing.T, at *cluster.Gateway, cause string) {
+	t.Helper()
+	s, err := at.Status(t.Context())
+	if err != nil {
+		t.Error(err)
+	} else if said := strings.Join(s.Troubles(), "\n"); !regexp.MustCompile(cause).MatchString(said) {
+		t.Errorf("status says nothing of %s:\n%s", cause, said)
+	}
+}
+
 // obeys runs a command of the runbook at a gateway.
 func (n *Night) obeys(t *testing.T, at *cluster.Gateway, command string, fails bool) {
 	words := strings.NewReplacer("NAME --k N", cluster.PoolName+" --k 5", "--force NAME", "--force gw-3", "FILE", n.ConfigFile(at.Name), "drain", "drain --timeout 0")

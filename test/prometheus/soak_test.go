@@ -1,7 +1,6 @@
 package prometheus
 
 import (
-	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -71,8 +70,9 @@ func TestUpstreamStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range firing {
-			if a.Name == "KgateNoProgress" {
-				alarmed = cmp.Or(alarmed, since)
+			if a.Name == "KgateNoProgress" && alarmed == 0 {
+				alarmed = since
+				tells(t, c.Gateways[0], "has not answered for")
 			}
 		}
 	}
