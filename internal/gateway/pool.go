@@ -125,7 +125,7 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 		p.classed.Store(nil)
 	} else {
 		p.classed.Store(&spec)
-		p.apply(p.core.Bar(p.clock(), p.barredTokens()))
+		p.barTokens()
 	}
 	disk := pool.DiskNone
 	if spec.Tickets > 0 {

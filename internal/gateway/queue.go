@@ -33,6 +33,9 @@ type queue struct {
 	window int
 	turned time.Time
 	usual  time.Duration // moving mean of the holds that have ended
+	// beyond is how many slots cannot be used here, because their upstreams cannot be reached. Where more are
+	// than elsewhere, others pass by who waits: it holds nobody back there.
+	beyond int
 }
 
 // client is a client with requests that wait, or hold slots, here.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -63,6 +64,7 @@ type shares struct {
 type heard struct {
 	at      time.Time
 	number  uint64
+	beyond  int // see queue
 	clients map[string]presence
 }
 
@@ -77,6 +79,7 @@ type presence struct {
 type told struct {
 	Number  uint64
 	Start   float64
+	Beyond  int // see queue
 	Clients []toldShare
 }
 
@@ -162,7 +165,7 @@ func (q *shares) tell(here map[string]presence) told {
 // hear takes in, at home, what another gateway tells, and returns the totals. Here are home's own
 // clients.
 func (q *queue) hear(now time.Time, from kmutex.Node, in told, here map[string]presence) totals {
-	h := heard{now, in.Number, make(map[string]presence)}
+	h := heard{now, in.Number, in.Beyond, make(map[string]presence)}
 	counted := q.heard[from].number == in.Number
 	q.start = max(q.start, in.Start)
 	for _, c := range in.Clients {
@@ -184,8 +187,9 @@ func (q *queue) hear(now time.Time, from kmutex.Node, in told, here map[string]p
 	}
 	q.heard[from] = h
 	q.lookAround(now, here)
-	elsewhere := q.but(from)
-	add(elsewhere, here)
+	least := q.leastBeyond(here)
+	elsewhere := q.but(from, least)
+	add(elsewhere, here, q.beyond <= least)
 	out := totals{Start: q.start}
 	out.Least, out.Active = q.leastOf(elsewhere, h.clients)
 	for _, c := range in.Clients {
@@ -194,21 +198,36 @@ func (q *queue) hear(now time.Time, from kmutex.Node, in told, here map[string]p
 	return out
 }
 
-// but returns the clients at gateways that have told, except one.
-func (q *shares) but(node kmutex.Node) map[string]presence {
+// leastBeyond returns how many slots are beyond reach of that of the gateways with clients that reaches most.
+func (q *queue) leastBeyond(here map[string]presence) int {
+	least := math.MaxInt
+	if len(here) > 0 {
+		least = q.beyond
+	}
+	for _, h := range q.heard {
+		if len(h.clients) > 0 {
+			least = min(least, h.beyond)
+		}
+	}
+	return least
+}
+
+// but returns the clients at gateways that have told, except one. They wait if no more than the least number
+// of slots are beyond their reach.
+func (q *shares) but(node kmutex.Node, least int) map[string]presence {
 	all := make(map[string]presence)
 	for from, h := range q.heard {
 		if from != node {
-			add(all, h.clients)
+			add(all, h.clients, h.beyond <= least)
 		}
 	}
 	return all
 }
 
-func add(to, more map[string]presence) {
+func add(to, more map[string]presence, wait bool) {
 	for key, p := range more {
 		has := to[key]
-		to[key] = presence{has.Waits || p.Waits, has.Owes + p.Owes}
+		to[key] = presence{has.Waits || wait && p.Waits, has.Owes + p.Owes}
 	}
 }
 
@@ -241,17 +260,18 @@ func (q *queue) lookAround(now time.Time, here map[string]presence) {
 		case age >= heardKeep:
 			delete(q.heard, node)
 		case age >= sharesKeep:
-			q.heard[node] = heard{h.at, h.number, nil}
+			q.heard[node] = heard{h.at, h.number, 0, nil}
 		}
 	}
-	elsewhere := q.but(0)
+	beyond := q.leastBeyond(here)
+	elsewhere := q.but(0, beyond)
 	q.at = now
 	q.least, q.active = q.leastOf(elsewhere, here)
 	least, most := -1.0, q.start
 	for key, s := range q.of {
 		s.unsent, s.elsewhere = 0, elsewhere[key].Owes
 		most = max(most, s.served)
-		if (here[key].Waits || elsewhere[key].Waits) && (least < 0 || s.served < least) {
+		if (here[key].Waits && q.beyond <= beyond || elsewhere[key].Waits) && (least < 0 || s.served < least) {
 			least = s.served
 		}
 	}

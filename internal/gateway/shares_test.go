@@ -277,6 +277,37 @@ func TestFairHoldsBecomeLong(t *testing.T) {
 	})
 }
 
+// TestFairOutOfReach: who waits at a gateway that cannot reach all upstreams, for fewer slots than others
+// have, holds nobody back at the other gateways.
+func TestFairOutOfReach(t *testing.T) {
+	const from, end, hold = 10 * time.Second, 30 * time.Second, 50 * time.Millisecond
+	for at := range 3 {
+		for name, barred := range map[string][]string{"one of two": {upstreamOf(1)}, "all": {upstreamOf(1), upstreamOf(2)}} {
+			t.Run(fmt.Sprintf("%s, gateway %d", name, at), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newClassedFleet(t, 3, PoolConfig{Fair: true}, 4, 1)
+					all := f.all()
+					far, one, other := all[at], all[(at+1)%3], all[(at+2)%3]
+					far.Bar(testPool, barred)
+					d := newDemands(t, 5, from)
+					if len(barred) == 1 {
+						d.keep(far, "far", 10, hold, 0, end)
+					} else if _, err := far.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: "far"}, time.Minute, ""); err != nil {
+						t.Fatal(err)
+					}
+					d.keep(one, "one", 10, hold, 0, end)
+					d.keep(other, "other", 10, hold, 0, end)
+					time.Sleep(end)
+					if of, idle := d.shares(); math.Abs(of["one"]-of["other"]) > 0.1 || of["one"] < 0.3 || idle > 0.2 { // tokens go along the line
+						t.Errorf("shares are %.2f; %.1f %% idle", of, 100*idle)
+					}
+					d.Wait()
+				})
+			})
+		}
+	}
+}
+
 // TestFairNames: clients without end take no memory, at a gateway and at home.
 func TestFairNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

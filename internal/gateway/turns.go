@@ -46,7 +46,7 @@ func (p *poolDriver) countShares() {
 	}
 	if p.turns.open.Number == 0 || p.turns.home != m.Node {
 		p.turns.number++
-		news.Number = p.turns.number
+		news.Number, news.Beyond = p.turns.number, p.beyond
 		p.turns.open, p.turns.home = news, m.Node
 	}
 	news = p.turns.open

@@ -18,7 +18,7 @@ func (p *poolDriver) bar(upstreams []string) {
 	if p.barred = upstreams; !p.alive() || p.spec.Classes == nil {
 		return // follow tells the machine
 	}
-	p.apply(p.core.Bar(p.clock(), p.barredTokens()))
+	p.barTokens()
 	if p.isDown() {
 		p.refuse(admission.UpstreamDown)
 	}
@@ -28,15 +28,17 @@ func (p *poolDriver) bar(upstreams []string) {
 // isBarred reports whether a class cannot be used here.
 func (p *poolDriver) isBarred(c membership.Class) bool { return slices.Contains(p.barred, c.Upstream) }
 
-// barredTokens returns the tokens that cannot be used here.
-func (p *poolDriver) barredTokens() kmutex.TokenSet {
+// barTokens bars the tokens that cannot be used here.
+func (p *poolDriver) barTokens() {
 	var set kmutex.TokenSet
+	p.beyond = 0
 	for _, c := range p.spec.Classes {
 		if p.isBarred(c) {
 			set.AddAll(c.Tokens)
+			p.beyond += c.K
 		}
 	}
-	return set
+	p.apply(p.core.Bar(p.clock(), set))
 }
 
 // isDown reports whether no upstream that takes requests can be reached from here.

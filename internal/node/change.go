@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/proxy"
 )
@@ -69,7 +68,7 @@ func checkUpstream(classes []membership.Class, upstream string) error {
 		have, err := url.Parse(c.Upstream)
 		switch {
 		case err != nil:
-		case admission.UpstreamServer(have) == admission.UpstreamServer(u):
+		case sameServer(c.Upstream, upstream):
 			return fmt.Errorf("the pool has this server as %s", c.Upstream)
 		case (have.Scheme == "tcp") != (u.Scheme == "tcp"):
 			return fmt.Errorf("%.100s is of another kind than %s: a pool is for TCP connections or for requests", upstream, c.Upstream)

@@ -167,7 +167,7 @@ var errOtherKind = errors.New("its addresses are of the other kind now, IPv6 or 
 
 // find looks up a name of a pool with these classes, and logs when that begins to fail. A server may have
 // an address of either kind, and would have its k twice: while the name has one of one kind, those of the
-// other do not count.
+// other do not count. Nor does a server that the pool has under another URL.
 func (s *servers) find(ctx context.Context, log *slog.Logger, u *url.URL, classes []membership.Class, failed *bool) []string {
 	found, err := s.lookUp(ctx, u)
 	if err == nil && len(found) > 0 && slices.ContainsFunc(classes, func(c membership.Class) bool {
@@ -179,7 +179,16 @@ func (s *servers) find(ctx context.Context, log *slog.Logger, u *url.URL, classe
 		log.Warn("the servers of a name cannot be looked up: they stay as they were", slog.Any("error", err))
 	}
 	*failed = len(found) == 0
-	return found
+	return slices.DeleteFunc(found, func(server string) bool {
+		return slices.ContainsFunc(classes, func(c membership.Class) bool { return c.Upstream != server && sameServer(c.Upstream, server) })
+	})
+}
+
+// sameServer reports whether two URLs mean one server.
+func sameServer(a, b string) bool {
+	one, err := url.Parse(a)
+	other, err2 := url.Parse(b)
+	return err == nil && err2 == nil && admission.UpstreamServer(one) == admission.UpstreamServer(other)
 }
 
 func isIPv6(server string) bool {
@@ -202,7 +211,7 @@ func (p *pools) defineNamed(ctx context.Context, pool *Pool, spec *membership.Po
 		for i, u := range pool.named() {
 			timed, cancel := context.WithTimeout(ctx, serversTimeout)
 			log := p.log.With(slog.String("pool", pool.Name), slog.String("name", u.Host))
-			for _, server := range p.servers.find(timed, log, u, listed, &failed[i]) {
+			for _, server := range p.servers.find(timed, log, u, spec.Classes, &failed[i]) {
 				if !slices.ContainsFunc(spec.Classes, func(have membership.Class) bool { return have.Upstream == server }) {
 					spec.Classes = append(spec.Classes, membership.Class{Upstream: server, K: admission.UpstreamKEach(u), Name: admission.UpstreamURL(u)})
 				}

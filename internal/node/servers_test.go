@@ -194,6 +194,19 @@ func TestServersOfOneKind(t *testing.T) {
 	})
 }
 
+// TestServerOfTwoURLs: a server that the pool has under another URL has its k once.
+func TestServerOfTwoURLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &tableOnly{t: t, pool: membership.Pool{Name: "llm", K: 1, Epoch: 1, Home: 7, Classes: []membership.Class{{Upstream: server(1) + "/", K: 1}}}}
+		s := &servers{lookUp: func(context.Context, *url.URL) ([]string, error) { return []string{server(1), server(2)}, nil }}
+		s.configure([]Pool{{Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{{Scheme: "http", Host: "llm.test:8000", Fragment: "k_each=2"}}}}})
+		s.look(t.Context(), slog.New(slog.DiscardHandler), c, 7)
+		if c.k(server(1)) != -1 || c.k(server(2)) != 2 {
+			t.Errorf("the table is %+v", c.pool.Classes)
+		}
+	})
+}
+
 // TestServersFlap: whatever a name server answers, epochs begin at most once a second, and what all
 // answers have is in use.
 func TestServersFlap(t *testing.T) {
