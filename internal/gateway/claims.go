@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -147,6 +148,26 @@ func (c *claims) again(s *claim) {
 	c.use(-1)
 	c.returned(s)
 	c.want(kmutex.EventReturn, s.request)
+}
+
+// takeOut takes those that wait out of the line, and reports whether any was in it. They are due for
+// places again, before others. While no upstream can be reached from here they would keep the baton, and the
+// batch behind theirs would be offered every token.
+func (c *claims) takeOut() bool {
+	var out []*claim
+	for _, s := range c.slots {
+		if s.state == slotWaiting {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *claim) int { return a.since.Compare(b.since) })
+	for _, s := range out {
+		c.want(kmutex.EventCancel, s.request)
+		delete(c.slots, s.request)
+		s.request = 0
+	}
+	c.due = append(out, c.due...)
+	return len(out) > 0
 }
 
 // done notes that a request has ended.

@@ -53,7 +53,8 @@ func (p *poolDriver) settle() {
 				p.step(kmutex.Event{Kind: p.events[i].kind, Request: p.events[i].number})
 			}
 			p.events = p.events[:0]
-		case len(p.due) > 0:
+		case p.outOfReach && p.takeOut():
+		case len(p.due) > 0 && !p.outOfReach:
 			p.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: p.placeNext(p.moment())})
 		case p.pull.complete():
 			p.endPull()

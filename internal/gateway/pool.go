@@ -37,15 +37,17 @@ type poolDriver struct {
 
 	claims
 	bandwidth
-	turns   turns
-	pull    pull
-	barred  []string                        // upstreams that cannot be reached from here
-	classed atomic.Pointer[membership.Pool] // the spec, if upstreams have a k of their own
-	out     outbox
-	placing bool     // a goroutine is about to give those that are due their places
-	moved   signal   // wakes those who wait for a ticket
-	missed  uint64   // the epoch of a message that the line misses; 0: none
-	granted []*claim // of tickets, whose slots the tickets do not know of yet
+	turns  turns
+	pull   pull
+	barred []string // upstreams that cannot be reached from here
+	// outOfReach: all are barred that take requests.
+	outOfReach bool
+	classed    atomic.Pointer[membership.Pool] // the spec, if upstreams have a k of their own
+	out        outbox
+	placing    bool     // a goroutine is about to give those that are due their places
+	moved      signal   // wakes those who wait for a ticket
+	missed     uint64   // the epoch of a message that the line misses; 0: none
+	granted    []*claim // of tickets, whose slots the tickets do not know of yet
 }
 
 func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
@@ -132,7 +134,7 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 		disk = p.disk.state()
 	}
 	p.apply(p.core.Follow(p.clock(), view.ForPool(spec, p.self, admission.Replicas), disk))
-	if p.isDown() {
+	if p.outOfReach {
 		p.refuse(admission.UpstreamDown)
 	}
 	p.settle()
@@ -198,7 +200,7 @@ func (p *poolDriver) enqueue(s *claim, req *admission.Request, t *pool.Ticket) e
 		return admission.Draining
 	case !p.alive(), !p.entitledAt(p.self, now):
 		return admission.Isolated
-	case t == nil && p.isDown():
+	case t == nil && p.outOfReach:
 		return admission.UpstreamDown
 	case p.atLimit(req.Client):
 		return &admission.Refusal{Reason: admission.ClientLimit, Limit: p.limits.ClientLimit}

@@ -299,7 +299,7 @@ func TestFairOutOfReach(t *testing.T) {
 					d.keep(other, "other", 10, hold, 0, end)
 					time.Sleep(end)
 					if of, idle := d.shares(); math.Abs(of["one"]-of["other"]) > 0.1 || of["one"] < 0.3 || idle > 0.2 { // tokens go along the line
-						t.Errorf("shares are %.2f; %.1f %% idle", of, 100*idle)
+						t.Errorf("shares are %v; %.1f %% idle", of, 100*idle)
 					}
 					d.Wait()
 				})

@@ -133,7 +133,7 @@ func (s *Slot) giveBack() error {
 	switch {
 	case s.state != slotGranted:
 		return admission.Isolated
-	case p.isDown():
+	case p.outOfReach:
 		return admission.UpstreamDown
 	}
 	p.again(&s.claim)

@@ -19,7 +19,7 @@ func (p *poolDriver) bar(upstreams []string) {
 		return // follow tells the machine
 	}
 	p.barTokens()
-	if p.isDown() {
+	if p.outOfReach {
 		p.refuse(admission.UpstreamDown)
 	}
 	p.settle()
@@ -31,19 +31,16 @@ func (p *poolDriver) isBarred(c membership.Class) bool { return slices.Contains(
 // barTokens bars the tokens that cannot be used here.
 func (p *poolDriver) barTokens() {
 	var set kmutex.TokenSet
-	p.beyond = 0
+	p.beyond, p.outOfReach = 0, true
 	for _, c := range p.spec.Classes {
 		if p.isBarred(c) {
 			set.AddAll(c.Tokens)
 			p.beyond += c.K
+		} else if c.K > 0 {
+			p.outOfReach = false
 		}
 	}
 	p.apply(p.core.Bar(p.clock(), set))
-}
-
-// isDown reports whether no upstream that takes requests can be reached from here.
-func (p *poolDriver) isDown() bool {
-	return p.spec.Classes != nil && !slices.ContainsFunc(p.spec.Classes, func(c membership.Class) bool { return c.K > 0 && !p.isBarred(c) })
 }
 
 // UpstreamStatus is an upstream with a k of its own, as this gateway sees it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -640,6 +641,37 @@ func TestTicketGivenBackOutlives(t *testing.T) {
 		_ = user.EndTicket(t.Context(), tk.ID)
 		for _, n := range c.all() {
 			n.Bar(testPool, nil)
+		}
+	})
+}
+
+// TestTicketOutOfReach: a ticket that waits at a gateway that reaches no upstream stands in nobody's way, and
+// has its slot once it does.
+func TestTicketOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const from, end, hold = time.Second, 10 * time.Second, 50 * time.Millisecond
+		for at := range 3 {
+			f := newClassedFleet(t, 3, PoolConfig{}, 4, 1)
+			all := f.all()
+			far, one, other := all[at], all[(at+1)%3], all[(at+2)%3]
+			d := newDemands(t, 5, from)
+			d.keep(one, "one", 10, hold, 0, end)
+			d.keep(other, "other", 10, hold, 0, end)
+			time.Sleep(hold)
+			ticket, err := far.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, "")
+			if err != nil || ticket.Granted {
+				t.Fatal(err, ticket)
+			}
+			far.Bar(testPool, []string{upstreamOf(1), upstreamOf(2)})
+			time.Sleep(end - hold)
+			if of, idle := d.shares(); math.Abs(of["one"]-of["other"]) > 0.1 || idle > 0.05 {
+				t.Errorf("gateway %d: shares are %v; %.1f %% idle", at, of, 100*idle)
+			}
+			far.Bar(testPool, nil)
+			if ticket, err = far.TestTicket(t.Context(), ticket.ID, false, time.Second); err != nil || !ticket.Granted {
+				t.Errorf("gateway %d: %v, %+v", at, err, ticket)
+			}
+			d.Wait()
 		}
 	})
 }
