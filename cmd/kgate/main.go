@@ -147,6 +147,7 @@ var plainly = []struct {
 	is   string
 }{
 	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected .* value but got "EOL" .*`), "$1 needs a value"},
+	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected .* value but got "(.*)" \(.* flag\).*`), "$1 needs a value; if that is $2, write $1=$2"},
 	{regexp.MustCompile(`^(--[a-z0-9-]+): missing value, expecting .*`), "$1 needs a value"},
 	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected a valid \d+ bit u?int but got (".*")`), "$1 $2: write a whole number"},
 	{regexp.MustCompile(`^(--[a-z0-9-]+)[^:]*: expected a float but got (".*") .*`), "$1 $2: write a number"},

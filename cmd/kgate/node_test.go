@@ -195,6 +195,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"demo", "--k", "0"}, exitUsage, "at least 1"},
 		{[]string{"pool", "set", "p", "--k"}, exitUsage, "kgate: --k needs a value\nTry: kgate pool set --help\n"},
 		{[]string{"pool", "set", "p", "--k", "x"}, exitUsage, "kgate: --k \"x\": write a whole number\nTry: kgate pool set --help\n"},
+		{[]string{"pool", "set", "p", "--k", "-1"}, exitUsage, "kgate: --k needs a value; if that is -1, write --k=-1\nTry: kgate pool set --help\n"},
 		{[]string{"pool", "set", "p", "--k", "0"}, exitUsage, "it must be at least 1\nTry: kgate pool set --help\n"},
 		{[]string{"pool", "set"}, exitUsage, "Try: kgate pool set --help\n"},
 		{[]string{"pool"}, exitUsage, "Try: kgate pool --help\n"},
