@@ -123,12 +123,12 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 	}
 	p.spec = spec
 	p.bandwidth.follow(spec)
-	if spec.Classes == nil {
-		p.classed.Store(nil)
-	} else {
-		p.classed.Store(&spec)
-		p.barTokens()
+	var classed *membership.Pool
+	if spec.Classes != nil {
+		classed = &spec
 	}
+	p.classed.Store(classed)
+	p.barTokens()
 	disk := pool.DiskNone
 	if spec.Tickets > 0 {
 		disk = p.disk.state()

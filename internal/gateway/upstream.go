@@ -31,7 +31,7 @@ func (p *poolDriver) isBarred(c membership.Class) bool { return slices.Contains(
 // barTokens bars the tokens that cannot be used here.
 func (p *poolDriver) barTokens() {
 	var set kmutex.TokenSet
-	p.beyond, p.outOfReach = 0, true
+	p.beyond, p.outOfReach = 0, p.spec.Classes != nil
 	for _, c := range p.spec.Classes {
 		if p.isBarred(c) {
 			set.AddAll(c.Tokens)
