@@ -406,7 +406,7 @@ func TestUpgradeSilentAfterTheEnd(t *testing.T) {
 // TestSlowUpstreamIsNotIdle: neither is an upload idle whose upstream takes it slowly.
 func TestSlowUpstreamIsNotIdle(t *testing.T) {
 	t.Parallel()
-	const idle = 1500 * time.Millisecond
+	const idle = 3 * time.Second
 	up := newTCPUpstream(t, func(c *net.TCPConn) { readSlowly(c, 3*idle) })
 	up.url.Scheme = "http"
 	g := newGateway(t, 1, nil, func(c *Config) {
