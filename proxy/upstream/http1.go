@@ -393,7 +393,8 @@ func (a *answer) takeTrailer() {
 // end ends the exchange, whose answer has been read to its end.
 func (a *answer) end() {
 	a.ended = true
-	a.http1.finish(a.caller, a.Response.Close)
+	// A server that tires of a connection says 408 unasked, perhaps as the request comes: what follows answers that.
+	a.http1.finish(a.caller, a.Response.Close || a.StatusCode == http.StatusRequestTimeout)
 }
 
 // Splice copies the next n bytes of the body from the connection itself to w, so that the

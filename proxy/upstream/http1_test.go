@@ -37,6 +37,7 @@ func TestKept(t *testing.T) {
 		"upload":        {short, "POST", true},
 		"too much":      {short + "x", "GET", false},
 		"head and body": {short, "HEAD", false},
+		"timed out":     {"HTTP/1.1 408 Request Timeout\r\nContent-Length: 2\r\n\r\nok", "GET", false},
 		"close":         {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", "GET", false},
 		"HTTP/1.0":      {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "GET", false},
 	} {
