@@ -31,7 +31,7 @@ demo: ## run the main job on this machine for 20 s
 # virtual time beside the race detector.
 TEST = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off
 VIRTUAL := ./kmutex ./coordinator ./replication ./internal/gateway ./internal/membership/... ./internal/pool ./lab/... ./cmd/kgate-lab ./proxy/http1
-REAL = ./test/browser ./test/cluster ./test/prometheus ./test/netns $(filter-out $(shell $(GO) list $(VIRTUAL)),$(shell $(GO) list work))
+REAL = ./test/browser ./test/cluster ./test/prometheus ./proxy ./test/netns $(filter-out $(shell $(GO) list $(VIRTUAL)),$(shell $(GO) list work))
 
 # Packages with goroutines. The race detector takes many times as long, so it runs what is fast.
 CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/journal \

@@ -82,8 +82,8 @@ var mutants = []mutant.Mutant{
 	// Membership's core.
 	{
 		Name: "a vote is given before it is on disk", File: "../internal/membership/core/raft.go",
-		Old:    "c.putWrite(record, len(responses) > 0, responses)",
-		New:    "for _, r := range responses { c.pass(r) }; c.putWrite(record, true, nil)",
+		Old:    "c.putWrite(record, responses)",
+		New:    "for _, r := range responses { c.pass(r) }; c.putWrite(record, nil)",
 		Caught: "agreement is broken|panic|not in order|does not move|lost what was agreed on",
 	},
 	{
