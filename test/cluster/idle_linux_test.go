@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // BenchmarkIdle reports what gateways without requests cost, with mutual TLS and data_dir:
@@ -28,7 +30,8 @@ func BenchmarkIdle(b *testing.B) {
 			if err := os.WriteFile(file, key, 0o600); err != nil {
 				b.Fatal(err)
 			}
-			c := Start(b, Options{Gateways: size, K: 10, Upstream: "http://127.0.0.1:1", Durable: true, KeyFile: file, Lease: 3 * time.Second})
+			_, url := ServeUpstream(b, demo.UpstreamConfig{})
+			c := Start(b, Options{Gateways: size, K: 10, Upstream: url, Durable: true, KeyFile: file, Lease: 3 * time.Second})
 			time.Sleep(5 * time.Second) // what joining has begun is over
 			s, err := c.Gateways[0].Status(b.Context())
 			if err != nil {
