@@ -25,7 +25,7 @@ demo: ## run the main job on this machine for 20 s
 
 # Three modules: the product's, and test and an example, which need more than who imports kgate
 # should inherit. go.work joins them: "work" is the packages of all. Real processes need a processor
-# now and then, but at once. They wait for most of their time, so more of them run at once than there
+# now and then, but at once. Many wait for most of their time, so more of them run at once than there
 # are processors, and those that take longest begin first. What no clock judges runs beside them, as
 # far as they leave a processor: linters and compilers beside the tests in real time, and those in
 # virtual time beside the race detector.

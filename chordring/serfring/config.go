@@ -126,7 +126,7 @@ const (
 	tagBoot    = "boot"
 	tagVersion = "version"
 	tagExpect  = "expect"
-	// tagLeaving is set by one that leaves, see [Agent.Leave].
+	// tagLeaving is set by a gateway that leaves, see [Agent.Leave].
 	tagLeaving = "leaving"
 )
 
@@ -138,7 +138,7 @@ func (c Config) tags() map[string]string {
 	}
 }
 
-// farewell returns the tags of one that leaves.
+// farewell returns a gateway's tags with the mark that it leaves.
 func farewell(tags map[string]string) map[string]string {
 	tags = maps.Clone(tags)
 	tags[tagLeaving] = "yes"
