@@ -68,7 +68,8 @@ func (ex *exchange) forward(r *http1.Request) {
 // lend gets the exchange what it needs once it is admitted.
 func (ex *exchange) lend() {
 	out := outgoings.Get().(*outgoing)
-	ex.attempt.out, ex.hold.down.shared, ex.hold.up.shared = out, &out.down, &out.up
+	out.moving = moving{}
+	ex.attempt.out, ex.hold.moving = out, &out.moving
 }
 
 // giveBack lets others use what the exchange had, if it is whole and nobody else may use it still.

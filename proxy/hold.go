@@ -60,9 +60,7 @@ const lastWord = time.Second
 type hold struct {
 	slot      Slot
 	max, idle time.Duration // 0: no bound
-	upload    clientRate
-	download  clientRate
-	down, up  transfer
+	*moving                 // nil until it has a slot
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
@@ -84,9 +82,23 @@ type hold struct {
 	over  bool
 }
 
+// moving is what a hold needs once bytes may move: those that wait do without.
+type moving struct {
+	upload, download clientRate
+	down, up         transfer
+}
+
+// mayMove sees to it that h has what it needs, unless that was lent.
+func (h *hold) mayMove() {
+	if h.moving == nil {
+		h.moving = new(moving)
+	}
+}
+
 // limit sets the request's slot, and the pool's bounds on its time and its rate. end undoes
 // it.
 func (h *hold) limit(ctx pace.Done, slot Slot, pool *Pool) {
+	h.mayMove()
 	var down, up *pace.Pacer
 	if s, ok := slot.(PacedSlot); ok {
 		down, up = s.Pacers()
@@ -124,6 +136,7 @@ func (h *hold) begin(user cutter, alarms *alarms) {
 	h.mu.Lock() // the slot's loss, or due, may run already
 	defer h.mu.Unlock()
 	h.since, h.user = time.Now(), user
+	h.mayMove()
 	if cause := h.cause; cause != nil {
 		h.cause = nil
 		h.abortLocked(cause)
@@ -253,7 +266,7 @@ func (h *hold) looksAt(upstream net.Conn) {
 // taking notes that the client is to take a piece of the answer. The function that it
 // returns notes that n bytes have been taken. Where the kernel tells more, look does it.
 func (h *hold) taking() (taken func(n int)) {
-	if h.download.over == 0 || h.client.conn != nil {
+	if h.moving == nil || h.download.over == 0 || h.client.conn != nil {
 		return func(int) {}
 	}
 	h.download.begin(time.Since(h.since))

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/headeredit"
-	"github.com/kgate/kgate/internal/pace"
 	"github.com/kgate/kgate/proxy/http1"
 	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/upstream"
@@ -47,8 +46,7 @@ type outgoing struct {
 	url    url.URL
 	fields [mostFields]http1.Field
 	answer [mostFields]http1.Field
-	down   pace.Flow // of the answer
-	up     pace.Flow // of the request
+	moving moving
 
 	verdict verdict // on the backend
 	settled bool    // the header of an answer has come

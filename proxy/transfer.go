@@ -13,15 +13,13 @@ type PacedSlot interface {
 // here before they are read. The zero value has no rate.
 type transfer struct {
 	ctx    pace.Done
-	shared *pace.Flow // of the gateway's share
+	shared pace.Flow  // of the gateway's share
 	own    *pace.Flow // of the request alone
 }
 
 // begin sets the pace. The rate of the request alone is 0 if there is none.
 func (t *transfer) begin(ctx pace.Done, shared *pace.Pacer, own int64) {
-	if t.ctx = ctx; t.shared == nil {
-		t.shared = new(pace.Flow)
-	}
+	t.ctx = ctx
 	t.shared.Begin(shared)
 	if own > 0 {
 		p := new(pace.Pacer)

@@ -204,3 +204,22 @@ func TestRequestRate(t *testing.T) {
 		}
 	}
 }
+
+// TestNoPaceWithoutPool: a route without a pool moves bytes also when a request of a pool with a rate was
+// served before.
+func TestNoPaceWithoutPool(t *testing.T) {
+	_, into := newPacing()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }), into, func(c *Config) {
+		c.Routes = append([]Route{{Match: Match{PathPrefix: "/direct"}, Upstreams: c.Pools[0].Upstreams}}, c.Routes...)
+	})
+	for range 20 {
+		for _, path := range []string{"/", "/direct"} {
+			res := g.do(g.request("GET", path))
+			body, err := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if string(body) != "x" || err != nil {
+				t.Fatalf("%s: %s, %q, %v", path, res.Status, body, err)
+			}
+		}
+	}
+}

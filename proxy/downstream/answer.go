@@ -59,8 +59,8 @@ type progress struct {
 	last      bool    // the connection ends behind it
 	hijacked  bool
 	unused    bool // see Reuse
-	framing   http1.Framing
 	sized     bool
+	framing   http1.Framing
 	length    int64  // that the handler has announced, if sized
 	written   int64  // of the body
 	pending   []byte // of the body, before the head is committed

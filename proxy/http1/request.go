@@ -30,17 +30,15 @@ type Request struct {
 	// Trailer is filled in when Body has been read to its end.
 	Announced []string
 	Trailer   Fields
-
-	room [mostRoom]Field
 }
-
-// mostRoom is how many fields a request has room for. One with more gets its own.
-const mostRoom = 8
 
 // Fill fills r in with what h and its framing say, but for Body and what is known of the
 // connection. The error is one of net/url: the target is none.
 func (r *Request) Fill(h *Head, f Framing) error {
-	text := h.Text()
+	text, room := h.Text(), r.Fields[:0]
+	if cap(room) < h.Len() || cap(room) > mostKept {
+		room = make(Fields, 0, h.Len())
+	}
 	*r = Request{
 		Method: methodOf(h), Target: h.TargetIn(text), Host: h.AuthorityIn(text),
 		Proto: "HTTP/1.1", Major: 1, Minor: h.Minor(), Close: !f.Persists,
@@ -55,10 +53,6 @@ func (r *Request) Fill(h *Head, f Framing) error {
 	case Length:
 		r.Length = f.Length
 	case None, UntilClose, Tunnel:
-	}
-	room := r.room[:0]
-	if h.Len() > mostRoom {
-		room = make(Fields, 0, h.Len())
 	}
 	r.Fields = h.AppendFields(room, text)
 	return r.readTarget()
