@@ -115,9 +115,7 @@ func (e *accessEntry) appendJSON(b []byte, gateway string) []byte {
 	}
 	var room [maxAccessAttrs]slog.Attr
 	for _, a := range e.attrs(room[:0]) {
-		b = append(b, ',', '"')
-		b = append(b, a.Key...)
-		b = append(b, '"', ':')
+		b = append(append(append(b, `,"`...), a.Key...), `":`...)
 		switch v := a.Value; v.Kind() {
 		case slog.KindInt64:
 			b = strconv.AppendInt(b, v.Int64(), 10)
@@ -140,16 +138,19 @@ func appendJSONString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
 	for i := 0; i < len(s); {
-		c := s[i]
-		switch {
+		plain := i
+		for i < len(s) && ' ' <= s[i] && s[i] < 0x7f && s[i] != '"' && s[i] != '\\' {
+			i++
+		}
+		if b = append(b, s[plain:i]...); i == len(s) {
+			break
+		}
+		switch c := s[i]; {
 		case c == '"' || c == '\\':
 			b = append(b, '\\', c)
 			i++
-		case c < ' ' || c == 0x7f:
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
-			i++
 		case c < utf8.RuneSelf:
-			b = append(b, c)
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 			i++
 		default:
 			r, size := utf8.DecodeRuneInString(s[i:])
