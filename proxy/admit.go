@@ -94,7 +94,7 @@ func (v *visit) admit(ctx context.Context, w http.ResponseWriter, r *http1.Reque
 
 // acquire waits for the next slot in the pool's line, no longer than limit. The frames on
 // the way from net/http's to the wait are small: a stack that has grown is kept as long as
-// the client waits (TestWaiterMemory).
+// the client waits (TestWaiterStack).
 func (v *visit) acquire(ctx context.Context, r *http1.Request, pool *Pool, limit time.Duration) (Slot, error) {
 	if v.crowded {
 		return v.acquireAtOnce(ctx, r, pool)

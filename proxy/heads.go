@@ -12,7 +12,7 @@ import (
 
 // takeHead counts the head of a request that may have to wait. If there is no room for it, the
 // request is crowded: it gets what it can have at once. Inlined, it would make the stack larger on
-// which the caller then waits (TestWaiterMemory).
+// which the caller then waits (TestWaiterStack).
 //
 //go:noinline
 func (v *visit) takeHead(r *http1.Request) {

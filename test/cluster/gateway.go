@@ -159,12 +159,11 @@ func (g *Gateway) AwaitPool(ctx context.Context, pool string, wanted func(admin.
 }
 
 // Await tries until it works, and returns the last error if ctx ends first.
-// Other processes give no sign to wait for, so it asks every few milliseconds.
+// Other processes give no sign to wait for, so it asks every few milliseconds, and less often
+// the longer it takes: what is asked needs a processor, too.
 func Await(ctx context.Context, try func() error) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	var last error
-	for {
+	for began := time.Now(); ; {
 		err := try()
 		if err == nil {
 			return nil
@@ -173,7 +172,7 @@ func Await(ctx context.Context, try func() error) error {
 			last = err // what ctx's end has caused says nothing
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(min(max(time.Since(began)/10, 5*time.Millisecond), time.Second/2)):
 		case <-ctx.Done():
 			return errors.Join(last, context.Cause(ctx))
 		}

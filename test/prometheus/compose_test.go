@@ -115,6 +115,6 @@ func TestComposeUp(t *testing.T) {
 		return nil
 	}
 	await(t, func() error {
-		return errors.Join(ask("sum(up) == 3"), ask("kgate:utilisation:ratio > 0.5"), ask("kgate:spread:seconds > 0"), ask(`absent(ALERTS{alertstate="firing"})`))
+		return ask(`sum(up) == 3 and sum(kgate:utilisation:ratio > 0.5) and sum(kgate:spread:seconds > 0) and on() absent(ALERTS{alertstate="firing"})`)
 	})
 }

@@ -20,7 +20,7 @@ const k = 6
 type Fleet struct {
 	*cluster.Cluster
 	Prometheus *Prometheus
-	// Native scrapes the same gateways, for native histograms.
+	// Native scrapes the same gateways, for native histograms, once a test has started it.
 	Native *Prometheus
 	// Upstream of the first pool.
 	Upstream *demo.Upstream
@@ -55,7 +55,6 @@ func StartFleet(t *testing.T) *Fleet {
 	})
 	f.began = time.Now()
 	f.Prometheus = StartPrometheus(t, f.Gateways, Classic, Hasten(t, "rules.yaml"), Hasten(t, "alerts.yaml"))
-	f.Native = StartPrometheus(t, f.Gateways, Native, Hasten(t, "rules.yaml"), Hasten(t, "alerts.yaml"))
 	return f
 }
 

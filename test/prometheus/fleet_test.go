@@ -30,6 +30,7 @@ func TestFleet(t *testing.T) {
 		f.alertsOfMajority(majority, func() { f.Restart(t, 0) }) // it outlives this part of the test
 	}) &&
 		t.Run("killed", func(killed *testing.T) {
+			f.Native = StartPrometheus(t, f.Gateways, Native, Hasten(t, "rules.yaml"), Hasten(t, "alerts.yaml")) // it costs half a processor
 			f.alertsOfKill(killed, func() { f.Restart(t, 2) })
 		})
 	if ok {
