@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -53,6 +54,8 @@ type LoadOptions struct {
 	// Ask is what a client does again and again at a gateway; default: it asks for
 	// Path over HTTP. Patience is its to keep.
 	Ask func(ctx context.Context, g *Gateway) error
+	// Leave: clients sometimes leave before the answer, if Ask is nil.
+	Leave bool
 	// Dial reaches the gateways; default: as the test process does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -105,6 +108,9 @@ func (l *Load) loop(ctx context.Context, g *Gateway) {
 	ask := l.opt.Ask
 	if url := strings.TrimSuffix(g.URL(), "/") + l.opt.Path; ask == nil {
 		ask = func(ctx context.Context, g *Gateway) error { return l.ask(ctx, g.Name, url) }
+		if l.opt.Leave {
+			ask = askAndLeave(ask)
+		}
 	}
 	for ctx.Err() == nil {
 		a := Answer{Gateway: g.Name, Sent: time.Now(), Result: OK}
@@ -124,6 +130,21 @@ func (l *Load) loop(ctx context.Context, g *Gateway) {
 		} else if l.opt.Pause > 0 {
 			pause(ctx, l.opt.Pause)
 		}
+	}
+}
+
+// askAndLeave asks, and sometimes leaves before the answer.
+func askAndLeave(ask func(ctx context.Context, g *Gateway) error) func(ctx context.Context, g *Gateway) error {
+	return func(ctx context.Context, g *Gateway) error {
+		if rand.IntN(4) > 0 {
+			return ask(ctx, g)
+		}
+		soon, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(200))*time.Millisecond)
+		defer cancel()
+		if err := ask(soon, g); soon.Err() == nil {
+			return err
+		}
+		return nil // it has left
 	}
 }
 

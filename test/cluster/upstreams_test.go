@@ -134,21 +134,6 @@ func (u *upstreamOfK) start(t *testing.T, mean time.Duration) {
 	serveOn(t, u.server, l)
 }
 
-// askAndLeave asks, and sometimes leaves before the answer.
-func askAndLeave(l **Load) func(ctx context.Context, g *Gateway) error {
-	return func(ctx context.Context, g *Gateway) error {
-		if rand.IntN(4) > 0 {
-			return (*l).ask(ctx, g.Name, g.URL())
-		}
-		soon, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(200))*time.Millisecond)
-		defer cancel()
-		if err := (*l).ask(soon, g.Name, g.URL()); soon.Err() == nil {
-			return err
-		}
-		return nil // it has left
-	}
-}
-
 // TestUpstreams: three gateways, three upstreams with a k of their own, clients that leave, and
 // gateways that are killed or stopped under load: no upstream has more than its k, and those that
 // are there are in use.
@@ -159,8 +144,7 @@ func TestUpstreams(t *testing.T) {
 	t.Parallel()
 	const mean = 60 * time.Millisecond
 	c, all := startUpstreamsOfK(t, Options{Durable: true}, mean, 2, 2, 4)
-	var load *Load
-	load = StartLoad(t, c.Gateways, LoadOptions{Clients: 10, Ask: askAndLeave(&load)})
+	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 10, Leave: true})
 	Span(t, time.Second)
 	since := time.Now()
 	Span(t, 3*time.Second)
