@@ -51,70 +51,80 @@ func (ex *exchange) logAccess(r *http1.Request) {
 	ex.snapshot.logAccess(context.WithoutCancel(ex.ctx.base), &e)
 }
 
-// lineBuffers are the buffers in which lines of the access log are built.
-var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+// accessLine is where a line of the access log is built. On the stack its fields would make one of 8 KiB,
+// which a client keeps that waits with its next request.
+type accessLine struct {
+	text  []byte
+	attrs [maxAccessAttrs]slog.Attr
+}
+
+var lineBuffers = sync.Pool{New: func() any { return &accessLine{text: make([]byte, 0, 1024)} }}
 
 // logAccess writes a line.
 func (s *snapshot) logAccess(ctx context.Context, e *accessEntry) {
+	line := lineBuffers.Get().(*accessLine)
+	defer lineBuffers.Put(line)
 	if s.cfg.AccessLog == AccessStructured {
 		if s.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
-			s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request", e.attrs(make([]slog.Attr, 0, maxAccessAttrs))...)
+			s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request", e.attrs(line.attrs[:0])...)
 		}
 		return
 	}
-	buf := lineBuffers.Get().(*[]byte)
-	*buf = e.appendJSON((*buf)[:0], s.cfg.Gateway)
-	_, _ = s.cfg.AccessWriter.Write(*buf) // a lost line is not worth a failure
-	lineBuffers.Put(buf)
+	line.write(e, s.cfg.Gateway)
+	_, _ = s.cfg.AccessWriter.Write(line.text) // a lost line is not worth a failure
 }
 
 // maxAccessAttrs is how many fields a structured line has at most.
 const maxAccessAttrs = 19
 
+// with appends a field. Inlined, it would make the stack larger.
+//
+//go:noinline
+func with(to []slog.Attr, key string, v slog.Value) []slog.Attr {
+	return append(to, slog.Attr{Key: key, Value: v})
+}
+
 // attrs appends the fields of a structured line.
 func (e *accessEntry) attrs(to []slog.Attr) []slog.Attr {
-	to = append(to,
-		slog.String("remote", e.remote),
-		slog.String("client", e.client.String()),
-		slog.String("method", e.method),
-		slog.String("host", e.host),
-		slog.String("path", e.path),
-		slog.String("proto", e.proto),
-		slog.String("pool", e.Pool),
-		slog.String("outcome", e.Outcome.String()),
-		slog.Int("status", e.Status),
-		slog.String("upstream", e.Upstream),
-		slog.Int("upstream_status", e.UpstreamStatus),
-		slog.Int("position", e.Grant.Position),
-		slog.Float64("wait_ms", milliseconds(e.Wait)),
-		slog.Float64("hold_ms", milliseconds(e.Hold)),
-		slog.Int64("bytes", e.Bytes),
-		slog.Bool("aborted", e.Aborted),
-	)
+	to = with(to, "remote", slog.StringValue(e.remote))
+	to = with(to, "client", slog.StringValue(e.client.String()))
+	to = with(to, "method", slog.StringValue(e.method))
+	to = with(to, "host", slog.StringValue(e.host))
+	to = with(to, "path", slog.StringValue(e.path))
+	to = with(to, "proto", slog.StringValue(e.proto))
+	to = with(to, "pool", slog.StringValue(e.Pool))
+	to = with(to, "outcome", slog.StringValue(e.Outcome.String()))
+	to = with(to, "status", slog.IntValue(e.Status))
+	to = with(to, "upstream", slog.StringValue(e.Upstream))
+	to = with(to, "upstream_status", slog.IntValue(e.UpstreamStatus))
+	to = with(to, "position", slog.IntValue(e.Grant.Position))
+	to = with(to, "wait_ms", slog.Float64Value(milliseconds(e.Wait)))
+	to = with(to, "hold_ms", slog.Float64Value(milliseconds(e.Hold)))
+	to = with(to, "bytes", slog.Int64Value(e.Bytes))
+	to = with(to, "aborted", slog.BoolValue(e.Aborted))
 	if e.TraceID != "" {
-		to = append(to, slog.String("trace_id", e.TraceID))
+		to = with(to, "trace_id", slog.StringValue(e.TraceID))
 	}
 	if e.requestID != "" {
-		to = append(to, slog.String("request_id", e.requestID))
+		to = with(to, "request_id", slog.StringValue(e.requestID))
 	}
 	if e.failure != nil {
-		to = append(to, slog.String("error", e.failure.Error()))
+		to = with(to, "error", slog.StringValue(e.failure.Error()))
 	}
 	return to
 }
 
-// appendJSON appends the line that slog would write in JSON. Slog takes several times as
+// write builds the line that slog would write in JSON. Slog takes several times as
 // long.
-func (e *accessEntry) appendJSON(b []byte, gateway string) []byte {
-	b = append(b, `{"time":"`...)
+func (l *accessLine) write(e *accessEntry, gateway string) {
+	b := append(l.text[:0], `{"time":"`...)
 	b = time.Now().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"INFO","msg":"request"`...)
 	if gateway != "" {
 		b = append(b, `,"gateway":`...)
 		b = appendJSONString(b, gateway)
 	}
-	var room [maxAccessAttrs]slog.Attr
-	for _, a := range e.attrs(room[:0]) {
+	for _, a := range e.attrs(l.attrs[:0]) {
 		b = append(append(append(b, `,"`...), a.Key...), `":`...)
 		switch v := a.Value; v.Kind() {
 		case slog.KindInt64:
@@ -127,7 +137,7 @@ func (e *accessEntry) appendJSON(b []byte, gateway string) []byte {
 			b = appendJSONString(b, v.String())
 		}
 	}
-	return append(b, '}', '\n')
+	l.text = append(b, '}', '\n')
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
