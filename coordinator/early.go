@@ -314,7 +314,7 @@ func (*Early) Bar(kmutex.TokenSet) bool { return false }
 func (*Early) Shed() kmutex.TokenSet { return nil }
 
 // Offer is never called.
-func (*Early) Offer(kmutex.Place, kmutex.TokenSet, *kmutex.Effects) {}
+func (*Early) Offer(_, _ kmutex.Place, _ kmutex.TokenSet, _ *kmutex.Effects) {}
 
 // TakeOffer returns an error.
 func (*Early) TakeOffer(*kmutex.Message) error { return errors.New("not a message of early binding") }

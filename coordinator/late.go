@@ -271,14 +271,16 @@ func (l *Late) Shed() kmutex.TokenSet {
 }
 
 // Offer implements [kmutex.Binding].
-func (l *Late) Offer(next kmutex.Place, set kmutex.TokenSet, fx *kmutex.Effects) {
-	fx.Send(next.Node, kmutex.Message{Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Serial: l.serial})
+func (l *Late) Offer(next, last kmutex.Place, set kmutex.TokenSet, fx *kmutex.Effects) {
+	fx.Send(next.Node, kmutex.Message{
+		Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Origin: last.Node, Other: last.Batch, Serial: l.serial,
+	})
 }
 
 // TakeOffer implements [kmutex.Binding].
 func (l *Late) TakeOffer(m *kmutex.Message) error {
-	if m.Batch == 0 || len(m.Free) == 0 {
-		return errors.New("an offer of nothing, or to nobody")
+	if m.Batch == 0 || m.Origin == 0 || m.Other == 0 {
+		return errors.New("an offer to nobody, or of nobody")
 	}
 	if err := l.checkTokens(m.Free); err != nil {
 		return err

@@ -134,7 +134,7 @@ func TestLateAsksOnce(t *testing.T) {
 	m := kmutex.New(2, new(coordinator.Late))
 	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: 3, Home: 1}, 2)})
 	acquire(t, m, 1)
-	baton := kmutex.Message{Kind: kmutex.KindBaton, Number: 1}
+	baton := kmutex.Message{Kind: kmutex.KindBaton, Number: 1, Batch: 1}
 	baton.Free.Add(0)
 	fx := step(t, m, kmutex.Event{Kind: kmutex.EventReceive, From: 1, Message: baton})
 	if len(fx.Grants) != 1 || len(fx.Messages) != 0 {

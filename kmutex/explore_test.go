@@ -19,6 +19,8 @@ import (
 type scope struct {
 	nodes, k, requests, cancels int
 	early                       bool
+	// probes is how often a coordinator that waits offers nothing.
+	probes int
 	// barring nodes, from the last one on, may bar each token, which is a class of its own, and
 	// use it again, once each; 0: all tokens are alike.
 	barring int
@@ -29,7 +31,7 @@ func (s scope) String() string {
 	if s.early {
 		binding = "early"
 	}
-	return fmt.Sprintf("%s/n=%d,k=%d,requests=%d,cancels=%d,barring=%d", binding, s.nodes, s.k, s.requests, s.cancels, s.barring)
+	return fmt.Sprintf("%s/n=%d,k=%d,requests=%d,cancels=%d,probes=%d,barring=%d", binding, s.nodes, s.k, s.requests, s.cancels, s.probes, s.barring)
 }
 
 // change returns the first epoch.
@@ -64,12 +66,13 @@ type world struct {
 	retrying []bool
 	bars     []int // that each node has left
 	cancels  int
+	probes   int // offers of nothing that are still to be made
 }
 
 func newWorld(s scope) *world {
 	w := &world{
 		scope: s, machines: make([]*kmutex.Machine, s.nodes), states: make([]*kmutex.State, s.nodes),
-		acquired: make([]int, s.nodes), asking: make([]bool, s.nodes), cancels: s.cancels,
+		acquired: make([]int, s.nodes), asking: make([]bool, s.nodes), cancels: s.cancels, probes: s.probes,
 		retrying: make([]bool, s.nodes), bars: make([]int, s.nodes),
 	}
 	for i := range s.barring {
@@ -133,7 +136,7 @@ func (w *world) steps() []step {
 		if w.asking[i] {
 			local(kmutex.EventAskDue, 0)
 		}
-		if w.retrying[i] {
+		if w.retrying[i] && (w.probes > 0 || len(w.states[i].Offered) > 0) {
 			local(kmutex.EventRetryDue, 0)
 		}
 		for _, g := range w.states[i].Running {
@@ -177,6 +180,9 @@ func (w *world) take(s step) error {
 		w.asking[s.node] = false
 	case kmutex.EventRetryDue:
 		w.retrying[s.node] = false
+		if len(w.states[s.node].Offered) == 0 {
+			w.probes--
+		}
 	case kmutex.EventBar:
 		w.bars[s.node]--
 	case kmutex.EventCancel:
@@ -261,6 +267,7 @@ type explorer struct {
 type names struct {
 	early  bool
 	alike  bool // all tokens are
+	places bool // batches are told apart: some may be skipped
 	node   []kmutex.Node
 	number table
 	serial [maxNodes + 1]table // by node, old name
@@ -375,6 +382,7 @@ const maxNodes = 4
 // rank renames baton numbers and seat serials.
 func (n *names) rank(w *world) {
 	n.early, n.alike, n.number, n.serial = w.scope.early, w.scope.barring == 0, table{}, [maxNodes + 1]table{}
+	n.places = w.scope.barring+w.scope.probes > 0
 	seat := func(s kmutex.Seat) { n.serial[s.Node][s.Serial] = 1 }
 	for i := range w.states {
 		s := w.states[i]
@@ -384,7 +392,7 @@ func (n *names) rank(w *world) {
 		}
 		for _, batch := range s.Batches {
 			seat(batch.Next.Seat)
-			if !n.alike {
+			if n.places {
 				n.serial[s.Self][batch.Number] = 1
 				n.serial[batch.Next.Node][batch.Next.Batch] = 1
 			}
@@ -402,11 +410,14 @@ func (n *names) rank(w *world) {
 		seat(e.Message.Seat)
 		seat(e.Message.Child)
 		switch {
-		case n.alike:
+		case !n.places:
 		case e.Message.Kind == kmutex.KindRequest:
 			n.serial[e.Message.Origin][e.Message.Batch] = 1
-		case e.Message.Kind == kmutex.KindOffer:
+		case e.Message.Kind == kmutex.KindBaton:
 			n.serial[e.To][e.Message.Batch] = 1
+		case e.Message.Kind == kmutex.KindOffer, e.Message.Kind == kmutex.KindSkip:
+			n.serial[e.To][e.Message.Batch] = 1
+			n.serial[e.Message.Origin][e.Message.Other] = 1
 		}
 		for _, it := range e.Message.Tails {
 			seat(it)
@@ -437,13 +448,11 @@ func (x *explorer) encode(w *world) {
 	for i := range w.states {
 		order[n.node[i+1]-1] = i
 	}
-	b := append(x.buf[:0], byte(w.cancels))
+	b := append(x.buf[:0], byte(w.cancels), byte(w.probes))
 	for _, i := range order[:len(w.states)] {
 		b = append(b, byte(w.acquired[i]))
 		b = appendBool(b, w.asking[i])
-		if !n.alike {
-			b = appendBool(append(b, byte(w.bars[i])), w.retrying[i])
-		}
+		b = appendBool(append(b, byte(w.bars[i])), w.retrying[i])
 		b = n.appendState(b, w.states[i])
 	}
 	for len(x.keys) < len(w.flight) {
@@ -453,8 +462,8 @@ func (x *explorer) encode(w *world) {
 	for i := range keys {
 		e := &w.flight[i]
 		keys[i] = n.appendMessage(append(keys[i][:0], byte(n.node[e.To])), &e.Message)
-		if !n.alike {
-			keys[i] = n.appendClassed(keys[i], e)
+		if n.places {
+			keys[i] = n.appendPlace(keys[i], e)
 		}
 	}
 	slices.SortFunc(keys, bytes.Compare)
@@ -494,9 +503,7 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 		b = append(b, n.number[p.Number], byte(p.Free.Len()), byte(p.Want))
 		b = n.appendNodes(b, p.Resting)
 	}
-	if !n.alike {
-		b = n.appendWhich(b, s)
-	}
+	b = n.appendWhich(b, s)
 	b = n.appendNodes(b, s.Resting)
 	b = append(b, n.number[s.Where.Number], byte(n.node[s.Where.Holder]))
 	for _, seat := range s.Tails {
@@ -511,10 +518,17 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 	return b
 }
 
-// appendWhich encodes which tokens are where, and which batches are offered some.
+// appendWhich encodes which batches there are under late binding, and which tokens are where.
 func (n *names) appendWhich(b []byte, s *kmutex.State) []byte {
+	if !n.places {
+		return b
+	}
 	for _, batch := range s.Batches {
 		b = append(b, n.serial[s.Self][batch.Number], n.serial[batch.Next.Node][batch.Next.Batch])
+		b = append(b, byte(n.node[batch.Skipped.Node]), n.serial[batch.Skipped.Node][batch.Skipped.Batch])
+	}
+	if n.alike {
+		return append(b, byte(s.Offered.Len()))
 	}
 	for _, g := range s.Running {
 		b = append(b, byte(g.Token))
@@ -525,13 +539,18 @@ func (n *names) appendWhich(b []byte, s *kmutex.State) []byte {
 	return fmt.Append(b, s.Counter, s.Free, s.Back, s.Stock, s.Offered, s.Barred)
 }
 
-func (n *names) appendClassed(b []byte, e *kmutex.Envelope) []byte {
+func (n *names) appendPlace(b []byte, e *kmutex.Envelope) []byte {
 	switch e.Message.Kind {
 	case kmutex.KindRequest:
 		b = append(b, n.serial[e.Message.Origin][e.Message.Batch])
-	case kmutex.KindOffer:
+	case kmutex.KindBaton:
 		b = append(b, n.serial[e.To][e.Message.Batch])
+	case kmutex.KindOffer, kmutex.KindSkip:
+		b = append(b, n.serial[e.To][e.Message.Batch], n.serial[e.Message.Origin][e.Message.Other])
 	default:
+	}
+	if n.alike {
+		return b
 	}
 	return fmt.Append(b, e.Message.Counter, e.Message.Free)
 }
@@ -583,6 +602,9 @@ func TestExplore(t *testing.T) {
 		{nodes: 3, k: 2, requests: 1, cancels: 1},
 		{nodes: 3, k: 1, requests: 2, cancels: 1},
 		{nodes: 4, k: 1, requests: 1, cancels: 1},
+		{nodes: 2, k: 2, requests: 2, cancels: 1, probes: 1},
+		{nodes: 3, k: 1, requests: 1, cancels: 1, probes: 1},
+		{nodes: 4, k: 1, requests: 1, cancels: 1, probes: 1},
 		{nodes: 2, k: 2, requests: 2, barring: 1},
 		{nodes: 2, k: 2, requests: 1, barring: 2},
 		{nodes: 3, k: 2, requests: 1, barring: 1},
@@ -593,14 +615,15 @@ func TestExplore(t *testing.T) {
 			scope{nodes: 3, k: 3, requests: 2, cancels: 1},
 			scope{nodes: 4, k: 2, requests: 1, cancels: 1},
 			scope{nodes: 4, k: 3, requests: 1, cancels: 1},
+			scope{nodes: 3, k: 1, requests: 2, cancels: 1, probes: 1},
+			scope{nodes: 2, k: 2, requests: 2, barring: 1, probes: 1},
+			scope{nodes: 3, k: 2, requests: 1, barring: 1, probes: 1},
+			scope{nodes: 3, k: 2, requests: 1, barring: 2},
 		)
-	}
-	if soak {
-		scopes = append(scopes, scope{nodes: 3, k: 2, requests: 1, barring: 2})
 	}
 	for _, early := range []bool{false, true} {
 		for _, s := range scopes {
-			if s.early = early; early && s.barring > 0 {
+			if s.early = early; early && s.barring+s.probes > 0 {
 				continue
 			}
 			t.Run(s.String(), func(t *testing.T) {

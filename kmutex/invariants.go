@@ -111,70 +111,62 @@ func acyclicParents(w *World) error {
 	return nil
 }
 
-// oneLine checks that, from the baton along next, each batch is visited at most once and in
-// its node's order, up to an open batch; batches that are not visited are behind a
-// Request message in flight.
+// oneLine checks that, from the baton and from each Request message in flight along next, each
+// batch comes at most once and in its node's order, up to an open batch. The batches that do not
+// come are skipped, and nobody waits there.
 func oneLine(w *World) error {
-	batches := make(map[Node][]Batch, len(w.Nodes))
-	heads := make(map[Node]int) // how many batches of a node are first in line or have a predecessor
-	var at Node
-	total := 0
+	visited := make(map[Place]bool)
+	var starts []Place
 	for _, s := range w.Nodes {
-		batches[s.Self] = s.Batches
-		total += len(s.Batches)
-		if s.Baton {
-			at = s.Self
-			if len(s.Batches) > 0 {
-				heads[at]++
-			}
+		if s.Baton && len(s.Batches) > 0 {
+			starts = append(starts, Place{Node: s.Self, Batch: s.Batches[0].Number})
 		}
-		for i, t := range s.Batches {
-			if !t.Next.IsZero() {
-				heads[t.Next.Node]++
-			} else if i != len(s.Batches)-1 || s.Parent != 0 {
-				return fmt.Errorf("batch %d of node %d is open and not the last", i, s.Self)
+		for i, b := range s.Batches {
+			if b.Next.IsZero() && (i != len(s.Batches)-1 || s.Parent != 0) {
+				return fmt.Errorf("batch %d of node %d is open and not the last", b.Number, s.Self)
 			}
 		}
 	}
-	requests := 0
 	for _, e := range w.Flight {
 		switch e.Message.Kind {
 		case KindBaton:
-			at = e.To
-			heads[at]++
+			starts = append(starts, Place{Node: e.To, Batch: e.Message.Batch})
 		case KindRequest:
-			requests++
-			heads[e.Message.Origin]++
+			starts = append(starts, Place{Node: e.Message.Origin, Batch: e.Message.Batch})
 		default:
 		}
 	}
-	for _, s := range w.Nodes {
-		if heads[s.Self] != len(s.Batches) {
-			return fmt.Errorf("node %d has %d batches, and %d ways lead to them", s.Self, len(s.Batches), heads[s.Self])
+	for _, at := range starts {
+		newest := make(map[Node]uint64)
+		for !at.IsZero() {
+			b := w.batch(at)
+			if b == nil || visited[at] || newest[at.Node] > at.Batch {
+				return fmt.Errorf("the line leads to batch %d of node %d, which is not there, comes twice or out of order", at.Batch, at.Node)
+			}
+			visited[at], newest[at.Node] = true, at.Batch
+			at = Place{Node: b.Next.Node, Batch: b.Next.Batch}
 		}
 	}
-	visited := walkLine(batches, at)
-	if requests == 0 && visited != total {
-		return fmt.Errorf("%d batches, the line from the baton has %d", total, visited)
+	for _, s := range w.Nodes {
+		for _, b := range s.Batches {
+			if !visited[Place{Node: s.Self, Batch: b.Number}] && (b.Skipped.IsZero() || len(b.Requests) > 0) {
+				return fmt.Errorf("the line does not lead to batch %d of node %d", b.Number, s.Self)
+			}
+		}
 	}
 	return nil
 }
 
-// walkLine follows the line from the first batch of node at and returns how many
-// batches it has.
-func walkLine(batches map[Node][]Batch, at Node) int {
-	done := make(map[Node]int)
-	visited := 0
-	for done[at] < len(batches[at]) {
-		batch := batches[at][done[at]]
-		done[at]++
-		visited++
-		if batch.Next.IsZero() {
-			break
+// batch returns the batch at a place; nil: there is none.
+func (w *World) batch(at Place) *Batch {
+	for _, s := range w.Nodes {
+		for i := range s.Batches {
+			if s.Self == at.Node && s.Batches[i].Number == at.Batch {
+				return &s.Batches[i]
+			}
 		}
-		at = batch.Next.Node
 	}
-	return visited
+	return nil
 }
 
 // onePlace checks that each request is in only one of the batches, pending, the seats and the
@@ -298,7 +290,7 @@ func noIdleToken(w *World) error {
 		}
 	}
 	for _, s := range w.Nodes {
-		if s.Retrying {
+		if s.Retrying && len(s.Offered) > 0 {
 			return nil
 		}
 		for _, set := range []TokenSet{s.Free, s.Stock, s.Offered} {

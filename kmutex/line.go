@@ -45,12 +45,15 @@ func (m *Machine) onBaton(from Node, msg *Message) error {
 		return errors.New("a second baton")
 	case msg.Number <= m.number:
 		return errors.New("a baton that was here before")
-	case len(m.batches) == 0:
+	}
+	at := m.find(msg.Batch)
+	if at < 0 || slices.ContainsFunc(m.batches[:at], func(b Batch) bool { return b.Skipped.IsZero() }) {
 		return errors.New("a baton that nobody here has asked for")
 	}
 	if err := m.binding.CheckBaton(msg); err != nil {
 		return err
 	}
+	m.batches = m.batches[at:]
 	m.baton, m.number = true, msg.Number
 	m.binding.Arrive(msg, &m.fx)
 	m.binding.Return(m.offered, &m.fx) // the baton is at the end of the line
@@ -71,18 +74,29 @@ func (m *Machine) serve() {
 		next := batch.Next
 		m.batches[0] = Batch{}
 		m.batches = m.batches[1:]
-		if next.IsZero() {
+		switch next.Node {
+		case 0:
 			return // nobody behind: idle coordinator
+		case m.self:
+			m.batches = m.batches[m.find(next.Batch):]
+			m.binding.Return(m.offered, &m.fx) // the baton has come to where they rest
+			m.offered = nil
+		default:
+			m.pass(next, true)
 		}
-		m.pass(next, true)
 	}
+}
+
+// find returns the index of the batch with a number; -1: there is none.
+func (m *Machine) find(number uint64) int {
+	return slices.IndexFunc(m.batches, func(b Batch) bool { return b.Number == number })
 }
 
 // pass hands the baton to the batch next. waited: next stood behind a batch of this node; else it
 // has just asked.
 func (m *Machine) pass(next Place, waited bool) {
 	m.number++
-	baton := Message{Kind: KindBaton, Number: m.number}
+	baton := Message{Kind: KindBaton, Number: m.number, Batch: next.Batch}
 	m.binding.Depart(next, waited, &baton, &m.fx)
 	m.baton = false
 	m.fx.Send(next.Node, baton)

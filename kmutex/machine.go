@@ -87,9 +87,12 @@ type Batch struct {
 	// taken over. Numbers ascend, except that an adopted request has a high number and stands
 	// where it stood at the lost node.
 	Requests []Request
-	// Next is the batch behind this one. The zero Place: none yet, the batch is
-	// open and later requests of this node join it.
+	// Next is the batch behind this one, or a later one if nobody waits in those between. The
+	// zero Place: none yet, the batch is open and later requests of this node join it.
 	Next Place
+	// Skipped, if not zero, is a batch before this one that was told to pass this one by, since nobody
+	// waits here (late binding). The baton does not come here any more.
+	Skipped Place
 }
 
 // New returns a machine of node self that waits for its first Install.

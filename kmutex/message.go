@@ -14,7 +14,7 @@ const (
 	// [request]. It sets Origin, Batch, Seat (early binding) and Hops.
 	KindRequest Kind = 1 + iota
 	// KindBaton hands over the right to assign tokens [token_locations]. It
-	// sets Number, Counter and Tails (early) or Free, Excess, Serial, Resting and
+	// sets Number, Batch, Counter and Tails (early) or Free, Excess, Serial, Resting and
 	// Want (late).
 	KindBaton
 	// KindChild, early binding only, tells the owner of Seat that Child comes
@@ -34,13 +34,17 @@ const (
 	// sets Free, Number, Want, Hops, Resting and Serial.
 	KindTokens
 	// KindOffer, late binding only, carries tokens along the line to a batch of the receiver: no
-	// batch before it can use them. It sets Free, Batch and Serial.
+	// batch before it can use them. It sets Free, Batch, Serial, and in Origin and Other the last
+	// batch before it in which a request waits.
 	KindOffer
+	// KindSkip, late binding only, tells the node of Batch that nobody waits in the batches
+	// between it and batch Other of Origin.
+	KindSkip
 
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "locate", "recall", "tokens", "offer"}
+var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "locate", "recall", "tokens", "offer", "skip"}
 
 // Valid reports whether k is one of the kinds above.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
@@ -61,14 +65,15 @@ type Message struct {
 	// Epoch in which the message was sent; set in every message.
 	Epoch uint64
 
-	// Origin is the node that asks for a place in line.
+	// Origin is the node that asks for a place in line (request), or whose batch Other is (offer,
+	// skip).
 	Origin Node
 	// Hops counts the nodes that have forwarded this message (request, tokens).
 	Hops uint32
 
-	// Batch is the number of the asking batch (request), or of the receiver's batch that
-	// the tokens are offered to (offer).
-	Batch uint64
+	// Batch is the number of the asking batch (request), or of the receiver's batch that the
+	// message is for (baton, offer, skip). Other is the number of a batch of Origin.
+	Batch, Other uint64
 	// Seat: the first seat of the asking batch (request), the seat that gets a
 	// child (child), the seat the token is for (token, early binding).
 	Seat Seat
@@ -117,7 +122,7 @@ func (m Message) String() string {
 		}
 		fmt.Fprintf(&b, " hops=%d", m.Hops)
 	case KindBaton:
-		fmt.Fprintf(&b, " number=%d counter=%d", m.Number, m.Counter)
+		fmt.Fprintf(&b, " number=%d batch=%d counter=%d", m.Number, m.Batch, m.Counter)
 		if m.Tails != nil {
 			fmt.Fprintf(&b, " tails=%v", m.Tails)
 		} else {
@@ -144,7 +149,9 @@ func (m Message) String() string {
 			fmt.Fprintf(&b, " hops=%d", m.Hops)
 		}
 	case KindOffer:
-		fmt.Fprintf(&b, " free=%v batch=%d serial=%d", m.Free, m.Batch, m.Serial)
+		fmt.Fprintf(&b, " free=%v batch=%d after=%d.%d serial=%d", m.Free, m.Batch, m.Origin, m.Other, m.Serial)
+	case KindSkip:
+		fmt.Fprintf(&b, " batch=%d next=%d.%d", m.Batch, m.Origin, m.Other)
 	default:
 	}
 	return b.String()

@@ -133,23 +133,38 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the coordinator keeps what it cannot use", File: offers,
-			Old: "m.moveOn(m.binding.Shed(), next)", New: "_ = next",
+			Old: "shed := m.binding.Shed(); len(shed) > 0", New: "shed := m.offered; false",
 			By: "^TestRandomSchedules$", Caught: "invariant 8",
 		},
 		{
 			Name: "what rests at the end of the line is not offered to who comes", File: offers,
-			Old: "len(m.offered) > 0 && !next.IsZero()", New: "false && !next.IsZero()",
+			Old: "len(m.offered) > 0 && !m.batches[last].Next.IsZero()", New: "false && !m.batches[last].Next.IsZero()",
 			By: "^TestRandomSchedules$", Caught: "invariant 8|nothing can happen",
 		},
 		{
 			Name: "an offer to a batch that the baton has passed is dropped", File: offers,
-			Old: "m.binding.Return(left, &m.fx) // the baton", New: "_ = left // the baton",
+			Old: "or is there\n\t\tm.binding.Return(left, &m.fx)", New: "or is there\n\t\t_ = left",
 			By: "^TestRandomSchedules$", Caught: "invariant 2",
 		},
 		{
 			Name: "what rests at the end of the line is not offered again", File: offers,
-			Old: "\tm.binding.Return(m.offered, &m.fx)\n\tm.offered = nil\n}", New: "}",
-			By: "^TestRandomSchedules$", Caught: "invariant 8|nothing can happen",
+			Old: "\tm.binding.Return(m.offered, &m.fx)\n\tm.offered = nil\n\tif", New: "\tif",
+			By: "^TestExplore$/late/n=2.*barring=1", Caught: "invariant 8|nothing can happen",
+		},
+		{
+			Name: "a batch in which requests wait is skipped", File: offers,
+			Old: "if len(batch.Requests) > 0 || before.IsZero() {", New: "if before.IsZero() {",
+			By: "^TestExplore$/late/n=4,.*probes=1|^TestRandomSchedules$", Caught: "invariant 5",
+		},
+		{
+			Name: "a request that could not use its token waits in a batch that is skipped", File: offers,
+			Old: "func(b Batch) bool { return b.Skipped.IsZero() }); i >= 0", New: "func(Batch) bool { return true }); i >= 0",
+			By: "^TestExplore$/late/n=(2|3).*barring=1", Caught: "invariant 5|invariant 8|nothing can happen",
+		},
+		{
+			Name: "what rests at the end of the line stays there as the baton comes", File: "line.go",
+			Old: "\t\t\tm.offered = nil\n", New: "\t\t\tm.offered = m.offered.Clone()\n",
+			By: "^TestExplore$/late/n=2.*barring=1", Caught: "invariant 2|invariant 8",
 		},
 		{
 			Name: "home pays with tokens of another class, and is not asked again", File: rules,

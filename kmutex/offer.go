@@ -1,15 +1,26 @@
 package kmutex
 
+import (
+	"errors"
+	"slices"
+)
+
 // This file handles tokens that a node cannot use because their upstream is down for it (late
 // binding). The coordinator offers them to the batch behind its own, and so on along the line to
 // the first request that can use one. Tokens that no request can use stop at the last batch and go
 // home after the retry interval; home sends them to the coordinator, which offers them again.
+//
+// While a coordinator waits, all requests of the batches behind it may leave, or be served by
+// offers. An offer that finds such a batch tells the last batch before it in which a request waits,
+// which links to the batch behind it from then on. A coordinator that waits for longer than the
+// retry interval has an offer of no tokens go along the whole line, for the sake of that: so neither
+// offers nor the baton have to go a long way along batches in which nobody waits.
 
 // waitAgain puts a request that could not use its token ahead of this node's others.
 func (m *Machine) waitAgain(t Request) {
 	first := &m.pending
-	if len(m.batches) > 0 {
-		first = &m.batches[0].Requests
+	if i := slices.IndexFunc(m.batches, func(b Batch) bool { return b.Skipped.IsZero() }); i >= 0 {
+		first = &m.batches[i].Requests
 	}
 	*first = append([]Request{t}, *first...)
 	m.fx.Note(Trace{Kind: TraceReturned, Request: t})
@@ -20,41 +31,66 @@ func (m *Machine) onOffer(msg *Message) error {
 	if err := m.binding.TakeOffer(msg); err != nil {
 		return err
 	}
-	if m.baton {
-		m.binding.Return(msg.Free, &m.fx)
+	left, at := msg.Free, m.find(msg.Batch)
+	switch {
+	case at < 0, at == 0 && m.baton: // the baton has passed that batch, or is there
+		m.binding.Return(left, &m.fx)
 		return nil
+	case m.baton: // what this node can use goes to its oldest batch
+		m.binding.Return(left, &m.fx)
+		left = m.binding.Shed()
+	default:
+		left = m.useUpTo(at, left)
 	}
-	left := m.use(msg.Free)
-	for _, batch := range m.batches {
-		if batch.Number == msg.Batch {
-			m.moveOn(left, batch.Next)
-			return nil
-		}
+	if len(left) > 0 || len(msg.Free) == 0 {
+		m.moveOn(left, at, Place{Node: msg.Origin, Batch: msg.Other})
 	}
-	m.binding.Return(left, &m.fx) // the baton has passed that batch
 	return nil
 }
 
-// use grants offered tokens to the oldest waiting requests and returns the rest.
-func (m *Machine) use(offered TokenSet) (left TokenSet) {
-	left = offered.Clone()
-	for _, q := range offered.Tokens() {
-		oldest := m.oldest()
-		if oldest == nil {
+// onSkip has a batch of this node pass by those behind it in which nobody waits.
+func (m *Machine) onSkip(msg *Message) error {
+	at := m.find(msg.Batch)
+	if at < 0 {
+		return nil // the baton has passed that batch
+	}
+	if msg.Origin == 0 || msg.Other == 0 || msg.Origin == m.self && m.find(msg.Other) <= at || m.batches[at].Next.IsZero() {
+		return errors.New("a skip to a batch that is not behind")
+	}
+	m.batches[at].Next = Place{Node: msg.Origin, Batch: msg.Other}
+	return nil
+}
+
+// use grants tokens to the oldest of requests and returns the rest.
+func (m *Machine) use(requests *[]Request, set TokenSet) (left TokenSet) {
+	left = set.Clone()
+	for _, q := range set.Tokens() {
+		if len(*requests) == 0 {
 			break
 		}
-		if m.binding.Use((*oldest)[0], q, &m.fx) {
-			*oldest = (*oldest)[1:]
+		if m.binding.Use((*requests)[0], q, &m.fx) {
+			*requests = (*requests)[1:]
 			left.Remove(q)
 		}
 	}
 	return left
 }
 
+// useUpTo grants tokens to the requests of this node's batches up to batch at.
+func (m *Machine) useUpTo(at int, set TokenSet) (left TokenSet) {
+	for i := range m.batches[:at+1] {
+		set = m.use(&m.batches[i].Requests, set)
+	}
+	return set
+}
+
 // useOffered uses the tokens that rest at the end of the line, if this node can use them by now.
 func (m *Machine) useOffered() {
-	if len(m.offered) > 0 {
-		m.offered = m.use(m.offered)
+	for oldest := m.oldest(); oldest != nil && len(m.offered) > 0; oldest = m.oldest() {
+		n := len(*oldest)
+		if m.offered = m.use(oldest, m.offered); len(*oldest) == n {
+			return
+		}
 	}
 }
 
@@ -63,35 +99,80 @@ func (m *Machine) offer() {
 	if len(m.batches) == 0 {
 		return
 	}
-	if next := m.batches[0].Next; m.baton && !next.IsZero() {
-		m.moveOn(m.binding.Shed(), next)
+	if m.baton && !m.batches[0].Next.IsZero() {
+		if shed := m.binding.Shed(); len(shed) > 0 {
+			m.moveOn(shed, 0, Place{})
+		}
+		m.retryLater()
 	}
-	if next := m.batches[len(m.batches)-1].Next; len(m.offered) > 0 && !next.IsZero() {
+	if last := len(m.batches) - 1; len(m.offered) > 0 && !m.batches[last].Next.IsZero() {
 		left := m.offered
 		m.offered = nil
-		m.moveOn(left, next)
+		m.moveOn(left, last, Place{})
 	}
 }
 
-// moveOn offers tokens to the batch next, or keeps them at the end of the line.
-func (m *Machine) moveOn(set TokenSet, next Place) {
-	if len(set) == 0 {
-		return
+// moveOn offers tokens, or none, to the batches behind batch at, and keeps at the end of the line
+// what nobody can use. before is the last batch ahead of at in which a request waits; the zero
+// Place: not known.
+func (m *Machine) moveOn(set TokenSet, at int, before Place) {
+	for none := len(set) == 0; ; {
+		batch := &m.batches[at]
+		next := batch.Next
+		for _, q := range set.Tokens() {
+			m.fx.Note(Trace{Kind: TraceOffered, Token: q, Node: next.Node})
+		}
+		if next.IsZero() {
+			if len(set) > 0 {
+				m.offered.AddAll(set)
+				m.retryLater()
+			}
+			return
+		}
+		if len(batch.Requests) > 0 || before.IsZero() {
+			before = Place{Node: m.self, Batch: batch.Number}
+		} else {
+			m.leave(batch, before)
+		}
+		if next.Node != m.self {
+			m.binding.Offer(next, before, set, &m.fx)
+			return
+		}
+		at = m.find(next.Batch)
+		if set = m.useUpTo(at, set); len(set) == 0 && !none {
+			return
+		}
 	}
-	for _, q := range set.Tokens() {
-		m.fx.Note(Trace{Kind: TraceOffered, Token: q, Node: next.Node})
-	}
-	if !next.IsZero() {
-		m.binding.Offer(next, set, &m.fx)
-		return
-	}
-	m.offered.AddAll(set)
-	m.fx.RetryTimer, m.retrying = m.fx.RetryTimer || !m.retrying, true
 }
 
-// retry has the tokens at the end of the line offered again.
+func (m *Machine) retryLater() {
+	if m.binding.Asks() {
+		m.fx.RetryTimer, m.retrying = m.fx.RetryTimer || !m.retrying, true
+	}
+}
+
+// leave tells the batch before an empty one, once, to pass that by.
+func (m *Machine) leave(batch *Batch, before Place) {
+	if batch.Skipped == before {
+		return
+	}
+	batch.Skipped = before
+	if before.Node == m.self {
+		if at := m.find(before.Batch); at >= 0 {
+			m.batches[at].Next = batch.Next
+		}
+		return
+	}
+	m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Origin: batch.Next.Node, Other: batch.Next.Batch})
+}
+
+// retry has the tokens at the end of the line offered again, and the line behind a coordinator that
+// waits looked through.
 func (m *Machine) retry() {
 	m.retrying = false
 	m.binding.Return(m.offered, &m.fx)
 	m.offered = nil
+	if m.baton && len(m.batches) > 0 {
+		m.moveOn(nil, 0, Place{})
+	}
 }

@@ -76,6 +76,10 @@ func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 				}
 				p.ended[t] = true
 				p.slots[t].over = true
+			case kmutex.EventRetryDue:
+				if len(p.state.Offered) == 0 {
+					w.probes--
+				}
 			default:
 			}
 			_, err := w.step(n, e)
@@ -93,7 +97,7 @@ func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 			event(kmutex.EventRelease, g.Request)
 		}
 	}
-	if p.retrying {
+	if p.retrying && (w.probes > 0 || len(p.state.Offered) > 0) {
 		event(kmutex.EventRetryDue, 0)
 	}
 	ways = w.health(ways, n, p)
@@ -281,6 +285,7 @@ func TestRandomSchedules(t *testing.T) {
 		if seed%3 == 2 {
 			s.early, s.classes, s.bars = false, 1+r.IntN(3), r.IntN(6)
 		}
+		s.probes = 3 * int(seed%5)
 		w := newChurn(s, r)
 		if err := w.run(1 << 16); err != nil {
 			for _, l := range w.log {
@@ -313,7 +318,7 @@ func FuzzSchedule(f *testing.F) {
 		c := &tape{data}
 		s := churnScope{
 			nodes: 1 + c.IntN(4), k: 1 + c.IntN(3), requests: 1 + c.IntN(4), cancels: c.IntN(4), early: c.IntN(2) == 0,
-			losses: c.IntN(3), leaves: c.IntN(2), joins: c.IntN(3), ks: c.IntN(3), moves: c.IntN(3),
+			losses: c.IntN(3), leaves: c.IntN(2), joins: c.IntN(3), ks: c.IntN(3), moves: c.IntN(3), probes: 2,
 		}
 		w := newChurn(s, c)
 		if err := w.run(1 << 14); err != nil {
@@ -327,7 +332,7 @@ func FuzzSchedule(f *testing.F) {
 func TestNonsenseFromPeers(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		w := newChurn(churnScope{nodes: 3, k: 2, requests: 3, early: r.IntN(2) == 0}, r)
+		w := newChurn(churnScope{nodes: 3, k: 2, requests: 3, early: r.IntN(2) == 0, probes: 3}, r)
 		for range 40 {
 			ways := w.ways()
 			if len(ways) == 0 {

@@ -70,6 +70,8 @@ func (m *Machine) receive(e Event) error {
 		err = m.onBaton(e.From, &e.Message)
 	case KindOffer:
 		err = m.onOffer(&e.Message)
+	case KindSkip:
+		err = m.onSkip(&e.Message)
 	case KindChild, KindToken, KindLocate, KindRecall, KindTokens:
 		err = m.binding.Receive(&e.Message, &m.fx)
 	default:
@@ -141,7 +143,7 @@ func (m *Machine) cancel(t Request) error {
 }
 
 // leaveLine takes a waiting request out of its batch or out of pending. A batch
-// that it empties keeps its place; the baton passes it by.
+// that it empties keeps its place until it is skipped; the baton passes it by.
 func (m *Machine) leaveLine(t Request) bool {
 	for i := range m.batches {
 		if remove(&m.batches[i].Requests, t) {

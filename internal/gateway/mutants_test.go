@@ -34,5 +34,20 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old: "|| spec.retiring(), Epoch", New: "|| false, Epoch",
 			Caught: "it is not forgotten", By: "^TestUpstreamGoes$",
 		},
+		{
+			Name: "batches in which nobody waits stay in the line", File: "../../kmutex/offer.go",
+			Old: "			m.leave(batch, before)\n", New: "			_ = batch\n",
+			Caught: "after the slot was free", By: "^TestLineThatLeft$",
+		},
+		{
+			Name: "a coordinator keeps what comes to a later batch of its own", File: "../../kmutex/offer.go",
+			Old: "left = m.binding.Shed()\n", New: "left = nil\n",
+			Caught: "shares are", By: "^TestLineOutOfReach$",
+		},
+		{
+			Name: "a coordinator that waits does not look through the line", File: "../../kmutex/offer.go",
+			Old: "		m.moveOn(nil, 0, Place{})\n", New: "",
+			Caught: "after the slot was free", By: "^TestLineThatLeft$",
+		},
 	}}.Run(t)
 }

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -306,6 +308,88 @@ func TestFairOutOfReach(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLineOutOfReach: gateways that cannot reach all upstreams, and whose requests wait first in line for a slot of
+// another, hold nobody back and favour nobody.
+func TestLineOutOfReach(t *testing.T) {
+	const from, end, hold = 10 * time.Second, 30 * time.Second, 50 * time.Millisecond
+	for sick, most := range map[int]float64{1: 0.1, 2: 0.25} { // idle: a slot goes past each of their batches
+		t.Run(fmt.Sprint(sick), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newClassedFleet(t, 2+sick, PoolConfig{}, 4, 1)
+				all := f.all()
+				for _, far := range all[:sick] {
+					far.Bar(testPool, []string{upstreamOf(1)})
+				}
+				s, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}) // the other's only slot
+				if err != nil {
+					t.Fatal(err)
+				}
+				d := newDemands(t, 4, from)
+				for i := range 5 * sick {
+					d.keep(all[i%sick], "far", 1, 0, time.Duration(i)*time.Second, end)
+				}
+				d.keep(all[sick], "one", 10, hold, 0, end)
+				d.keep(all[sick+1], "other", 10, hold, 0, end)
+				time.Sleep(end)
+				if of, idle := d.shares(); math.Abs(of["one"]-of["other"]) > 0.05 || idle > most {
+					t.Errorf("shares are %v; %.1f %% idle", of, 100*idle)
+				}
+				s.Release()
+				d.Wait()
+			})
+		})
+	}
+}
+
+// TestLineThatLeft: after a long wait in which most who waited have left, a slot soon comes to those who wait still.
+func TestLineThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+		all := f.all()
+		s, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var served atomic.Int64 // when the last was that waited to the end, from the start
+		began := time.Now()
+		var waits sync.WaitGroup
+		wait := func(n *node) {
+			waits.Go(func() {
+				s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				served.Store(int64(time.Since(began)))
+				s.Release()
+			})
+			time.Sleep(50 * time.Millisecond)
+		}
+		wait(all[0])
+		for i := range 60 {
+			waits.Go(func() {
+				for time.Since(began) < time.Minute {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					if _, err := all[i%3].Acquire(ctx, admission.Request{Pool: testPool, Wait: -1}); err == nil {
+						t.Error("a second slot")
+					}
+					cancel()
+				}
+			})
+			time.Sleep(1700 * time.Microsecond)
+		}
+		time.Sleep(time.Minute)
+		wait(all[2])
+		time.Sleep(time.Second)
+		at := time.Since(began)
+		s.Release()
+		waits.Wait()
+		if d := time.Duration(served.Load()) - at; d > 100*time.Millisecond {
+			t.Errorf("served %v after the slot was free", d)
+		}
+	})
 }
 
 // TestFairNames: clients without end take no memory, at a gateway and at home.

@@ -47,7 +47,8 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindRecall, Epoch: 1, Number: math.MaxUint64, Holder: 5, Want: maxTokens, Resting: make1000()},
 		{Kind: kmutex.KindRequest, Epoch: 1, Origin: 3, Batch: math.MaxUint64},
 		{Kind: kmutex.KindOffer, Epoch: 1},
-		{Kind: kmutex.KindOffer, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Batch: 300, Serial: math.MaxUint64, Tag: []byte("tag")},
+		{Kind: kmutex.KindOffer, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Batch: 300, Origin: 2, Other: 301, Serial: math.MaxUint64, Tag: []byte("tag")},
+		{Kind: kmutex.KindSkip, Epoch: 1, Batch: 300, Origin: 2, Other: 301},
 		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(1)},
 		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Number: math.MaxUint64, Want: 7, Hops: 2, Resting: []kmutex.Node{1}, Serial: 300, Tag: []byte("tag")},
 	}
@@ -142,21 +143,21 @@ func TestDecoderRefuses(t *testing.T) {
 		"pool too long":        {bytesOf(maxPool+1, strings.Repeat("p", maxPool+1), tok, 1, 0, 0, 0), wire.ErrRange},
 		"pool truncated":       {bytesOf(9, "p"), wire.ErrTruncated},
 		"kind 0":               {bytesOf(1, "p", 0, 1), errKind},
-		"kind 9":               {bytesOf(1, "p", 9, 1), errKind},
+		"kind 10":              {bytesOf(1, "p", 10, 1), errKind},
 		"epoch 0":              {bytesOf(1, "p", tok, 0, 0, 0, 0), errEpoch},
 		"trailing":             {bytesOf(1, "p", tok, 1, 0, 0, 0, 0), wire.ErrTrailing},
 		"truncated":            {bytesOf(1, "p", tok, 1, 0, 0), wire.ErrTruncated},
 		"origin 0":             {bytesOf(1, "p", request, 1, 0, 0, 0, 0), errNoNode},
 		"hops above 32 bits":   {bytesOf(1, "p", request, 1, 1, 0, 0, uint64(1<<32)), wire.ErrRange},
 		"serial 0":             {bytesOf(1, "p", request, 1, 1, 0, 1, 0, 0), wire.ErrRange},
-		"counter out of range": {bytesOf(1, "p", baton, 1, 1, far, 0, 0, 0), wire.ErrRange},
-		"baton of form 2":      {bytesOf(1, "p", baton, 1, 1, 0, 2, 0), wire.ErrRange},
-		"free, last word 0":    {bytesOf(1, "p", baton, 1, 1, 0, 0, 0, 2, 1, 0), wire.ErrNotMinimal},
-		"free, too many":       {bytesOf(1, "p", baton, 1, 1, 0, 0, 0, uint64(maxTokens/64+1), strings.Repeat("\x01", 1025)), wire.ErrRange},
-		"free, count only":     {bytesOf(1, "p", baton, 1, 1, 0, 0, 0, uint64(1024)), wire.ErrTruncated},
-		"no tails":             {bytesOf(1, "p", baton, 1, 1, 0, 1, 0), wire.ErrRange},
-		"tails, too many":      {bytesOf(1, "p", baton, 1, 1, 0, 1, far+1, strings.Repeat("\x00", maxTokens+1)), wire.ErrRange},
-		"tails, count only":    {bytesOf(1, "p", baton, 1, 1, 0, 1, far), wire.ErrTruncated},
+		"counter out of range": {bytesOf(1, "p", baton, 1, 1, 1, far, 0, 0, 0), wire.ErrRange},
+		"baton of form 2":      {bytesOf(1, "p", baton, 1, 1, 1, 0, 2, 0), wire.ErrRange},
+		"free, last word 0":    {bytesOf(1, "p", baton, 1, 1, 1, 0, 0, 0, 2, 1, 0), wire.ErrNotMinimal},
+		"free, too many":       {bytesOf(1, "p", baton, 1, 1, 1, 0, 0, 0, uint64(maxTokens/64+1), strings.Repeat("\x01", 1025)), wire.ErrRange},
+		"free, count only":     {bytesOf(1, "p", baton, 1, 1, 1, 0, 0, 0, uint64(1024)), wire.ErrTruncated},
+		"no tails":             {bytesOf(1, "p", baton, 1, 1, 1, 0, 1, 0), wire.ErrRange},
+		"tails, too many":      {bytesOf(1, "p", baton, 1, 1, 1, 0, 1, far+1, strings.Repeat("\x00", maxTokens+1)), wire.ErrRange},
+		"tails, count only":    {bytesOf(1, "p", baton, 1, 1, 1, 0, 1, far), wire.ErrTruncated},
 		"serial without seat":  {bytesOf(1, "p", tok, 1, 0, 0, 1), errFields},
 		"child of nobody":      {bytesOf(1, "p", child, 1, 0, 1, 1), errSeat},
 		"no child":             {bytesOf(1, "p", child, 1, 1, 1, 0), errSeat},
@@ -199,7 +200,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		return kmutex.Seat{Node: node.Draw(t, "node"), Serial: rapid.Uint64Min(1).Draw(t, "serial")}
 	})
 	m := kmutex.Message{
-		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate, kmutex.KindRecall, kmutex.KindTokens, kmutex.KindOffer}).Draw(t, "kind"),
+		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate, kmutex.KindRecall, kmutex.KindTokens, kmutex.KindOffer, kmutex.KindSkip}).Draw(t, "kind"),
 		Epoch: rapid.Uint64Min(1).Draw(t, "epoch"),
 	}
 	early := rapid.Bool().Draw(t, "early")
@@ -212,7 +213,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 			m.Seat = seat.Draw(t, "seat")
 		}
 	case kmutex.KindBaton:
-		m.Number = rapid.Uint64().Draw(t, "number")
+		m.Number, m.Batch = rapid.Uint64().Draw(t, "number"), rapid.Uint64().Draw(t, "batch")
 		m.Counter = rapid.Uint32Max(maxTokens-1).Draw(t, "counter")
 		if early {
 			m.Tails = rapid.SliceOfN(seat, 1, 20).Draw(t, "tails")
@@ -246,7 +247,10 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		drawDemand(t, &m)
 	case kmutex.KindOffer:
 		m.Batch, m.Serial = rapid.Uint64().Draw(t, "batch"), rapid.Uint64().Draw(t, "serial")
+		m.Origin, m.Other = node.Draw(t, "origin"), rapid.Uint64().Draw(t, "other")
 		m.Free.Add(kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token")))
+	case kmutex.KindSkip:
+		m.Batch, m.Origin, m.Other = rapid.Uint64().Draw(t, "batch"), node.Draw(t, "origin"), rapid.Uint64().Draw(t, "other")
 	}
 	return m
 }

@@ -64,6 +64,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		dst = binary.AppendUvarint(dst, uint64(m.Hops))
 	case kmutex.KindBaton:
 		dst = binary.AppendUvarint(dst, m.Number)
+		dst = binary.AppendUvarint(dst, m.Batch)
 		dst = binary.AppendUvarint(dst, uint64(m.Counter))
 		if m.Tails == nil {
 			dst = append(dst, batonLate)
@@ -100,8 +101,12 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		dst = appendDemand(dst, m)
 	case kmutex.KindOffer:
 		dst = binary.AppendUvarint(dst, m.Batch)
+		dst = appendOther(dst, m)
 		dst = binary.AppendUvarint(dst, m.Serial)
 		dst = appendFree(dst, m.Free)
+	case kmutex.KindSkip:
+		dst = binary.AppendUvarint(dst, m.Batch)
+		dst = appendOther(dst, m)
 	default: // the machine sends no other kinds
 	}
 	return appendTag(dst, m.Tag)
@@ -132,6 +137,11 @@ func appendFree(dst []byte, s kmutex.TokenSet) []byte {
 	return dst
 }
 
+func appendOther(dst []byte, m *kmutex.Message) []byte {
+	dst = binary.AppendUvarint(dst, uint64(m.Origin))
+	return binary.AppendUvarint(dst, m.Other)
+}
+
 func appendDemand(dst []byte, m *kmutex.Message) []byte {
 	dst = binary.AppendUvarint(dst, uint64(m.Want))
 	dst = binary.AppendUvarint(dst, uint64(len(m.Resting)))
@@ -153,6 +163,12 @@ func (c *cursor) demand(m *kmutex.Message) {
 	}
 }
 
+// other reads what appendOther wrote.
+func (c *cursor) other(m *kmutex.Message) {
+	m.Origin = kmutex.Node(c.Uvarint())
+	m.Other = c.Uvarint()
+}
+
 // fields reads what appendFields wrote.
 func (c *cursor) fields(m *kmutex.Message) {
 	kind := c.Byte()
@@ -166,6 +182,7 @@ func (c *cursor) fields(m *kmutex.Message) {
 		m.Hops = uint32(c.UpTo(math.MaxUint32))
 	case kmutex.KindBaton:
 		m.Number = c.Uvarint()
+		m.Batch = c.Uvarint()
 		m.Counter = uint32(c.UpTo(maxTokens - 1))
 		switch c.Byte() {
 		case batonLate:
@@ -199,8 +216,12 @@ func (c *cursor) fields(m *kmutex.Message) {
 		c.demand(m)
 	case kmutex.KindOffer:
 		m.Batch = c.Uvarint()
+		c.other(m)
 		m.Serial = c.Uvarint()
 		m.Free = c.free()
+	case kmutex.KindSkip:
+		m.Batch = c.Uvarint()
+		c.other(m)
 	default:
 		c.Fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
 	}

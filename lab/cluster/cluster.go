@@ -235,7 +235,7 @@ func Kinds(early bool) []string {
 		first, second = "child", "token"
 	}
 	return []string{
-		"request", "baton", first, second, "locate", "offer", "report", "answer", "count", "holdings", "push", "ack", "call", "reply",
+		"request", "baton", first, second, "locate", "offer", "skip", "report", "answer", "count", "holdings", "push", "ack", "call", "reply",
 		"heartbeat", "alive", "append", "appended", "commit", "ask for vote", "vote", "stand", "snapshot", "hello", "join", "renew", "grant", "ask", "knocks", "refusal",
 	}
 }

@@ -60,7 +60,8 @@ func clique(reach []uint, set uint) bool {
 
 // moves judges progress while the faults last. Where gateways are fully connected that
 // have a majority of the voters, as many serve within the bound as the largest such set
-// has, beyond what the requests before take; and they go on. It may be others, which are connected as
+// has, beyond what the requests before take; and they go on. One whose links break again and again
+// may have to stay out for a while. It may be others, which are connected as
 // well: it is not known in advance which of two sets goes on.
 func (p *play) moves() error {
 	for _, bound := range []time.Duration{moving, stillMoving} {
@@ -78,13 +79,17 @@ func (p *play) serve(bound time.Duration) error {
 		n := 0
 		for host, r := range probes {
 			served[host] = served[host] || r != nil && r.Outcome() == "served"
-			if served[host] {
+			if served[host] || p.Waits(host) {
 				n++
 			}
 		}
 		return n >= bits.OnesCount(p.connected()) // some may leave meanwhile
 	}
-	for end := p.Now() + bound + p.work(); p.Now() < end && !enough(); {
+	end := p.Now() + bound + p.work()
+	for most := end + p.UnknownFor(); p.Now() < end && !enough(); {
+		if p.Spent() { // what is withheld is of lost tickets, for a time that the contract has
+			end = min(p.Now()+bound+p.work(), most)
+		}
 		for host := range p.Hosts {
 			if r := probes[host]; r == nil || r.Outcome() != "" {
 				probes[host] = p.Request(host, time.Millisecond, 0)
@@ -95,7 +100,7 @@ func (p *play) serve(bound time.Duration) error {
 			return err
 		}
 	}
-	if !enough() && !p.Spent() {
+	if !enough() {
 		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", errStuck, p.connected(), p.votes(), p.View().Members, served, p.Settled(nil))
 	}
 	return nil

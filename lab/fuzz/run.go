@@ -126,11 +126,17 @@ func (p *play) play() error {
 // have from the healing; nobody else waits for it.
 func (p *play) settle() error {
 	within := func(d time.Duration, excused func(host int) bool) error {
-		err := p.until(p.Now()+d, func() bool { p.startAll(); return p.Settled(excused) == nil })
-		if err == nil && p.Settled(excused) != nil {
-			err = fmt.Errorf("%w: %w", errUnsettled, p.Settled(excused))
+		for more := true; more; {
+			more = false // a process that starts now has as long as all had
+			err := p.until(p.Now()+d, func() bool { more = p.startAll(); return more || p.Settled(excused) == nil })
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		if err := p.Settled(excused); err != nil {
+			return fmt.Errorf("%w: %w", errUnsettled, err)
+		}
+		return nil
 	}
 	if err := within(healed, p.Waits); err != nil {
 		return err
@@ -221,11 +227,14 @@ func (p *play) heal() {
 }
 
 // startAll starts what has ended: also a process that was told to leave, and had
-// to go without the others' agreement.
-func (p *play) startAll() {
+// to go without the others' agreement. It reports whether there was any.
+func (p *play) startAll() bool {
+	started := false
 	for host := range p.Hosts {
+		started = started || !p.Runs(host)
 		p.Start(host)
 	}
+	return started
 }
 
 // work is how long those who wait will be at the upstream, in sum, with the hand-overs

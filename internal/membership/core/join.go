@@ -43,16 +43,14 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 	if (!in || m.Boot != join.Boot) && !c.mayJoin(&join, j.Reaches) {
 		return
 	}
-	cmd := views.Command{Join: &join}
-	if there {
-		l.joining[join.Name] = c.now
-		c.decree(cmd)
-		return
-	}
-	if l.changing != 0 && c.now-l.changing < c.lease()/3 {
-		return // it asks again
+	if c.serversChange() {
+		return // it may take its server away; the gateway asks again
 	}
 	l.joining[join.Name] = c.now
+	if there {
+		c.decree(views.Command{Join: &join})
+		return
+	}
 	c.addLearner(from, join)
 }
 

@@ -60,7 +60,7 @@ func since(at map[ID]time.Duration, id ID, now, d time.Duration) bool {
 // reconcileVoters makes the changes of raft's servers that are due, all in one.
 func (c *Core) reconcileVoters() {
 	l := c.l
-	if c.leaving || len(c.conf.GetVotersOutgoing()) > 0 || l.changing != 0 && c.now-l.changing < c.lease()/3 {
+	if c.leaving || c.serversChange() {
 		return
 	}
 	l.changing = 0
@@ -97,6 +97,11 @@ func (c *Core) reconcileVoters() {
 	if len(cc.Changes) > 0 {
 		c.changeConf(cc)
 	}
+}
+
+// serversChange reports that a change of raft's servers is under way. One that was proposed long ago is lost.
+func (c *Core) serversChange() bool {
+	return len(c.conf.GetVotersOutgoing()) > 0 || c.l.changing != 0 && c.now-c.l.changing < c.lease()/3
 }
 
 // nextStep is the rules', but what people want comes first.
