@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/core"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/lab/hosts"
 )
 
@@ -522,6 +523,28 @@ func TestMemberWithoutServer(t *testing.T) {
 		w.run(w.lease / 10)
 		w.define()
 		w.until(3*w.lease, func() bool { return w.whole(w.hosts...) && len(o.Core.Voters()) == 3 })
+	}
+}
+
+// Who asks to come in while raft's servers change is let in after that: the change may take its server away.
+func TestJoinsAfterTheServersChange(t *testing.T) {
+	for seed := range uint64(10) {
+		w := started(t, seed, 4, time.Second)
+		l := w.Leader()
+		o := w.other(l)
+		m, _ := w.View().Named(o.Name)
+		again := views.Join{Name: m.Name, Boot: m.Boot + ".9", PeerAddr: m.PeerAddr, Server: m.Server, Voided: m.Node}
+		var reaches []string
+		for _, h := range w.hosts {
+			reaches = append(reaches, h.Name)
+		}
+		w.run(w.lease) // its first join is long ago
+		core.TakeServer(l.Core, o.Core.ID())
+		l.Step(core.Received{From: o.Core.ID(), Message: core.Message{Join: &core.Join{Join: again, Reaches: reaches}}})
+		w.run(w.lease / 10)
+		if m, in := w.View().Named(o.Name); in && m.Boot == again.Boot {
+			t.Errorf("seed %d: %s is a member again, and its server goes", seed, o.Name)
+		}
 	}
 }
 
