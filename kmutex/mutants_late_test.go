@@ -148,7 +148,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "what rests at the end of the line is not offered again", File: offers,
-			Old: "\tm.binding.Return(m.offered, &m.fx)\n\tm.offered = nil\n\tif", New: "\tif",
+			Old: "\t\tm.binding.Return(m.offered, &m.fx)\n\t\tm.offered = nil\n\tcase", New: "\tcase",
 			By: "^TestExplore$/late/n=2.*barring=1", Caught: "invariant 8|nothing can happen",
 		},
 		{

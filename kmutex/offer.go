@@ -170,9 +170,11 @@ func (m *Machine) leave(batch *Batch, before Place) {
 // waits looked through.
 func (m *Machine) retry() {
 	m.retrying = false
-	m.binding.Return(m.offered, &m.fx)
-	m.offered = nil
-	if m.baton && len(m.batches) > 0 {
+	switch {
+	case len(m.offered) > 0:
+		m.binding.Return(m.offered, &m.fx)
+		m.offered = nil
+	case m.baton && len(m.batches) > 0:
 		m.moveOn(nil, 0, Place{})
 	}
 }
