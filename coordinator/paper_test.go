@@ -20,7 +20,9 @@ func machine(t *testing.T, b kmutex.Binding, k int) *kmutex.Machine {
 
 func step(t *testing.T, m *kmutex.Machine, e kmutex.Event) *kmutex.Effects {
 	t.Helper()
-	e.Message.Epoch = 1
+	if e.Message != nil {
+		e.Message.Epoch = 1
+	}
 	fx, err := m.Step(e)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +82,7 @@ func TestEarlyReleaseGoesToTheChild(t *testing.T) {
 func TestEarlyIdleTokenGoesAtOnce(t *testing.T) {
 	m := machine(t, new(coordinator.Early), 1)
 	seat := kmutex.Seat{Node: 2, Serial: 9}
-	fx := step(t, m, kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: kmutex.Message{Kind: kmutex.KindRequest, Origin: 2, Seat: seat}})
+	fx := step(t, m, kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &kmutex.Message{Kind: kmutex.KindRequest, Origin: 2, Seat: seat}})
 	if len(fx.Messages) != 2 || fx.Messages[0].Message.Kind != kmutex.KindToken || fx.Messages[0].Message.Seat != seat ||
 		fx.Messages[1].Message.Kind != kmutex.KindBaton {
 		t.Errorf("messages %v, want the token and the baton", fx.Messages)
@@ -136,7 +138,7 @@ func TestLateAsksOnce(t *testing.T) {
 	acquire(t, m, 1)
 	baton := kmutex.Message{Kind: kmutex.KindBaton, Number: 1, Batch: 1}
 	baton.Free.Add(0)
-	fx := step(t, m, kmutex.Event{Kind: kmutex.EventReceive, From: 1, Message: baton})
+	fx := step(t, m, kmutex.Event{Kind: kmutex.EventReceive, From: 1, Message: &baton})
 	if len(fx.Grants) != 1 || len(fx.Messages) != 0 {
 		t.Fatalf("with a free token: grants %v, messages %v", fx.Grants, fx.Messages)
 	}

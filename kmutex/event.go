@@ -39,7 +39,7 @@ type Event struct {
 	Kind    EventKind
 	Request Request
 	From    Node
-	Message Message
+	Message *Message // the machine may keep it
 	Epoch   uint64
 	K       int
 	Barred  TokenSet
@@ -64,7 +64,7 @@ func (e Event) String() string {
 	case EventRetryDue:
 		return "retry-due"
 	case EventReceive:
-		return fmt.Sprintf("receive %d %v", e.From, e.Message)
+		return fmt.Sprintf("receive %d %v", e.From, *e.Message)
 	case EventFreeze:
 		return fmt.Sprintf("freeze %d k=%d", e.Epoch, e.K)
 	case EventInstall:

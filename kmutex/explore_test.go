@@ -166,7 +166,7 @@ func (w *world) steps() []step {
 	for j, e := range w.flight {
 		out = append(out, step{
 			node: int(e.To) - 1, deliver: j,
-			event: kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: e.Message},
+			event: kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: &w.flight[j].Message},
 		})
 	}
 	return out

@@ -213,7 +213,7 @@ func (g *golden) take(j int) {
 		fmt.Fprintf(&g.out, "lost: %v\n", m)
 		return
 	}
-	g.step(int(m.To)-1, kmutex.Event{Kind: kmutex.EventReceive, From: m.From, Message: m.Message})
+	g.step(int(m.To)-1, kmutex.Event{Kind: kmutex.EventReceive, From: m.From, Message: &m.Message})
 }
 
 // change lets the pool enter an epoch without one of its nodes, or with all.

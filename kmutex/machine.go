@@ -109,8 +109,6 @@ func (m *Machine) Step(e Event) (*Effects, error) {
 	return &m.fx, m.dispatch(&e)
 }
 
-// dispatch takes in an event. Events are large, and those of this node's own requests small: so
-// they are handed on as pointers, and only a message is copied.
 func (m *Machine) dispatch(e *Event) error {
 	switch e.Kind {
 	case EventFreeze:

@@ -158,7 +158,7 @@ func (w *churn) mail(ways []way) []way {
 		if !dead(e.To) {
 			ways = append(ways, way{name: label{"%v", [2]any{&e}}, take: func() error {
 				drop()
-				_, err := w.step(e.To, kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: e.Message})
+				_, err := w.step(e.To, kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: &e.Message})
 				return err
 			}})
 		}
@@ -346,7 +346,7 @@ func TestNonsenseFromPeers(t *testing.T) {
 			m := w.peers[r.IntN(3)].machine.Clone()
 			before := fmt.Sprint(m.State())
 			msg := nonsense(r)
-			if _, err := m.Step(kmutex.Event{Kind: kmutex.EventReceive, From: kmutex.Node(r.IntN(5)), Message: msg}); err != nil {
+			if _, err := m.Step(kmutex.Event{Kind: kmutex.EventReceive, From: kmutex.Node(r.IntN(5)), Message: &msg}); err != nil {
 				if after := fmt.Sprint(m.State()); after != before {
 					t.Fatalf("seed %d: %v was refused (%v) and changed the state\n%s\n%s", seed, msg, err, before, after)
 				}

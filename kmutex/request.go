@@ -65,20 +65,20 @@ func (m *Machine) receive(e Event) error {
 	var err error
 	switch e.Message.Kind {
 	case KindRequest:
-		err = m.onRequest(&e.Message)
+		err = m.onRequest(e.Message)
 	case KindBaton:
-		err = m.onBaton(e.From, &e.Message)
+		err = m.onBaton(e.From, e.Message)
 	case KindOffer:
-		err = m.onOffer(&e.Message)
+		err = m.onOffer(e.Message)
 	case KindSkip:
-		err = m.onSkip(&e.Message)
+		err = m.onSkip(e.Message)
 	case KindChild, KindToken, KindLocate, KindRecall, KindTokens:
-		err = m.binding.Receive(&e.Message, &m.fx)
+		err = m.binding.Receive(e.Message, &m.fx)
 	default:
 		err = fmt.Errorf("unknown kind %d", e.Message.Kind)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: from node %d: %v: %w", errProtocol, e.From, e.Message, err)
+		return fmt.Errorf("%w: from node %d: %v: %w", errProtocol, e.From, *e.Message, err)
 	}
 	m.settle()
 	return nil

@@ -239,7 +239,7 @@ func (s *sideBySide) random(r *rand.Rand, requests *int) (bool, error) {
 			env := s.flight[j]
 			s.flight = slices.Delete(s.flight, j, j+1)
 			return true, s.step(int(env.To)-1, func(n *seedNode) { n.receive(asSeed(env)) },
-				kmutex.Event{Kind: kmutex.EventReceive, From: env.From, Message: env.Message})
+				kmutex.Event{Kind: kmutex.EventReceive, From: env.From, Message: &env.Message})
 		}
 	}
 	return *requests > 0 || len(s.flight) > 0 || slices.Contains(s.inCS, true), nil

@@ -166,7 +166,7 @@ func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	if m.Epoch == p.core.Epoch() {
 		p.spans.arrived(&m)
 	}
-	fx, err := p.core.Step(p.clock(), kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
+	fx, err := p.core.Step(p.clock(), kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: &m})
 	p.carry(fx)
 	return err
 }

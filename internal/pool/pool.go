@@ -174,11 +174,9 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 }
 
 // step adds the effects of an event.
-func (p *Pool) step(e *kmutex.Event) error {
-	fx, err := p.machine.Step(*e)
-	for i := range fx.Messages {
-		p.send(&fx.Messages[i])
-	}
+func (p *Pool) step(e kmutex.Event) error {
+	fx, err := p.machine.Step(e)
+	p.send(fx.Messages)
 	for _, g := range fx.Grants {
 		p.fx.Grants = append(p.fx.Grants, g)
 		if g.Token >= 0 {
@@ -191,16 +189,19 @@ func (p *Pool) step(e *kmutex.Event) error {
 	return err
 }
 
-// send adds a message. One to a member that this gateway's view does not have yet is kept
+// send adds messages. One to a member that this gateway's view does not have yet is kept
 // until a view that does: a gateway with a newer view has passed that member's request on.
-func (p *Pool) send(m *kmutex.Envelope) {
-	switch {
-	case m.To <= p.view.Newest:
-		p.fx.Messages = append(p.fx.Messages, *m)
-	case len(p.early) < maxEarly:
-		p.early = append(p.early, *m)
-	default: // the line has lost it
-		p.overflow, p.fx.WakeAt = true, 1
+func (p *Pool) send(messages []kmutex.Envelope) {
+	for i := range messages {
+		one := messages[i : i+1] // a copy of it would make the stack of each waiting request larger
+		switch {
+		case one[0].To <= p.view.Newest:
+			p.fx.Messages = append(p.fx.Messages, one...)
+		case len(p.early) < maxEarly:
+			p.early = append(p.early, one...)
+		default: // the line has lost it
+			p.overflow, p.fx.WakeAt = true, 1
+		}
 	}
 }
 
@@ -209,7 +210,5 @@ func (p *Pool) send(m *kmutex.Envelope) {
 func (p *Pool) sendEarly() {
 	early := p.early
 	p.early = nil
-	for i := range early {
-		p.send(&early[i])
-	}
+	p.send(early)
 }

@@ -159,7 +159,8 @@ func (g *Gateway) Deliver(m any) {
 		return
 	}
 	if _, known := g.view.member(p.from); known && p.to == g.self {
-		g.step(kmutex.Event{Kind: kmutex.EventReceive, From: p.from, Message: p.message})
+		message := p.message // the machine may keep it
+		g.step(kmutex.Event{Kind: kmutex.EventReceive, From: p.from, Message: &message})
 	}
 	g.cfg.Parcels.put(p)
 }
