@@ -23,7 +23,7 @@ func step(t *testing.T, m *kmutex.Machine, e kmutex.Event) *kmutex.Effects {
 	if e.Message != nil {
 		e.Message.Epoch = 1
 	}
-	fx, err := m.Step(e)
+	fx, err := m.Step(&e)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func (w *churn) step(n kmutex.Node, e kmutex.Event) (*kmutex.Effects, error) {
 	if p.shared {
 		p.machine, p.shared = p.machine.Clone(), false
 	}
-	fx, err := p.machine.Step(e)
+	fx, err := p.machine.Step(&e)
 	if err != nil {
 		return nil, fmt.Errorf("node %d: %v: %w", n, e, err)
 	}
@@ -441,7 +441,7 @@ func (w *churn) begin(n kmutex.Node, l letter) error {
 	p := w.peer(n)
 	e := kmutex.Event{Kind: kmutex.EventInstall, Install: l.install}
 	if !p.state.Frozen || p.state.Epoch != l.epoch {
-		_, err := p.machine.Step(e)
+		_, err := p.machine.Step(&e)
 		if after := p.machine.State(); !errors.Is(err, kmutex.ErrInstall) || fmt.Sprint(after) != fmt.Sprint(p.state) {
 			return fmt.Errorf("node %d in epoch %d takes the install of epoch %d", n, p.state.Epoch, l.epoch)
 		}

@@ -13,7 +13,7 @@ func TestDeferredIsBounded(t *testing.T) {
 	m := kmutex.New(1, new(coordinator.Late))
 	step := func(e kmutex.Event) *kmutex.Effects {
 		t.Helper()
-		fx, err := m.Step(e)
+		fx, err := m.Step(&e)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -193,7 +193,7 @@ func (m *Machine) replay() error {
 	var errs []error
 	for _, e := range deferred {
 		if e.Kind == EventReceive {
-			errs = append(errs, m.receive(e))
+			errs = append(errs, m.receive(&e))
 		} else {
 			errs = append(errs, m.local(&e))
 		}

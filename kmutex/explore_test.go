@@ -102,7 +102,7 @@ func (w *world) clone() *world {
 // apply steps a clone of machine i.
 func (w *world) apply(i int, e kmutex.Event) error {
 	w.machines[i] = w.machines[i].Clone()
-	fx, err := w.machines[i].Step(e)
+	fx, err := w.machines[i].Step(&e)
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func paperInstall(self kmutex.Node, k int, root kmutex.Node) *kmutex.Install {
 }
 
 func (g *golden) step(i int, e kmutex.Event) {
-	fx, err := g.machines[i].Step(e)
+	fx, err := g.machines[i].Step(&e)
 	if err != nil {
 		fmt.Fprintf(&g.out, "error: %v\n", err)
 	}
@@ -230,7 +230,7 @@ func (g *golden) change(t *testing.T, d *datadriven.TestData) {
 		if g.lost[i] {
 			continue
 		}
-		fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: uint64(epoch), K: g.k})
+		fx, err := m.Step(&kmutex.Event{Kind: kmutex.EventFreeze, Epoch: uint64(epoch), K: g.k})
 		if err != nil {
 			d.Fatalf(t, "freeze: %v", err)
 		}

@@ -108,10 +108,8 @@ func (m *Machine) pump() {
 	switch {
 	case len(m.pending) == 0:
 	case m.baton && len(m.batches) == 0: // nobody waits: only those join a batch who lack a token
-		batch := m.newBatch(nil)
 		if left := m.pending[m.binding.Assign(m.pending, &m.fx):]; len(left) > 0 {
-			batch.Requests = slices.Clone(left)
-			m.batches = append(m.batches, batch)
+			m.open(slices.Clone(left))
 		}
 		m.pending = m.pending[:0]
 	case m.parent == 0: // the last in line: join the open batch
@@ -133,16 +131,17 @@ func (m *Machine) ask() {
 	m.pending = nil
 	m.fx.Note(Trace{Kind: TraceAsked, Node: m.parent, Count: len(requests)})
 	seat, taken := m.binding.Ask(requests, &m.fx)
-	m.batches = append(m.batches, m.newBatch(requests[taken:]))
+	m.open(requests[taken:])
 	m.fx.Send(m.parent, Message{Kind: KindRequest, Origin: m.self, Batch: m.numbered, Seat: seat})
 	m.parent = 0
 	m.asked = true
 	m.fx.AskTimer = true
 }
 
-func (m *Machine) newBatch(requests []Request) Batch {
+// open adds a batch to which later requests of this node can come.
+func (m *Machine) open(requests []Request) {
 	m.numbered++
-	return Batch{Number: m.numbered, Requests: requests}
+	m.batches = append(m.batches, Batch{Number: m.numbered, Requests: requests})
 }
 
 // enterIdle grants this node's idle tokens to its oldest waiting requests, if no other request

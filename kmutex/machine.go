@@ -102,11 +102,11 @@ func New(self Node, b Binding) *Machine {
 
 // Step lets the machine take in one event. The effects stay valid until the
 // next step. An error means that the event was refused and nothing changed.
-func (m *Machine) Step(e Event) (*Effects, error) {
+func (m *Machine) Step(e *Event) (*Effects, error) {
 	m.fx.reset()
 	m.fx.self, m.fx.epoch = m.self, m.epoch
 	m.recorded = 0
-	return &m.fx, m.dispatch(&e)
+	return &m.fx, m.dispatch(e)
 }
 
 func (m *Machine) dispatch(e *Event) error {
@@ -116,7 +116,7 @@ func (m *Machine) dispatch(e *Event) error {
 	case EventInstall:
 		return m.install(e.Install)
 	case EventReceive:
-		return m.receive(*e)
+		return m.receive(e)
 	case EventAcquire:
 		if e.Request <= m.last || e.Request >= FirstAdopted {
 			return fmt.Errorf("%w: acquire %d after %d", errRequest, e.Request, m.last)

@@ -259,7 +259,7 @@ func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 		{Kind: kmutex.EventFreeze, Epoch: 2, K: 2},
 	} {
 		var err error
-		if fx, err = m.Step(e); err != nil {
+		if fx, err = m.Step(&e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,7 +305,7 @@ func TestBadInstalls(t *testing.T) {
 			m, in := frozen(t, b)
 			spoil(in)
 			before := fmt.Sprint(m.State())
-			if _, err := m.Step(kmutex.Event{Kind: kmutex.EventInstall, Install: in}); !errors.Is(err, kmutex.ErrInstall) {
+			if _, err := m.Step(&kmutex.Event{Kind: kmutex.EventInstall, Install: in}); !errors.Is(err, kmutex.ErrInstall) {
 				t.Errorf("%s: %T: error %v", name, b, err)
 			}
 			if after := fmt.Sprint(m.State()); after != before {
@@ -318,7 +318,7 @@ func TestBadInstalls(t *testing.T) {
 // An adopted request is known from then on: an install can neither adopt it again nor leave it out.
 func TestAdoptedOnce(t *testing.T) {
 	m, in := frozen(t, new(coordinator.Late))
-	step := func(e kmutex.Event) (*kmutex.Effects, error) { return m.Step(e) }
+	step := func(e kmutex.Event) (*kmutex.Effects, error) { return m.Step(&e) }
 	fx, err := step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
 	if err != nil {
 		t.Fatal(err)

@@ -346,7 +346,7 @@ func TestNonsenseFromPeers(t *testing.T) {
 			m := w.peers[r.IntN(3)].machine.Clone()
 			before := fmt.Sprint(m.State())
 			msg := nonsense(r)
-			if _, err := m.Step(kmutex.Event{Kind: kmutex.EventReceive, From: kmutex.Node(r.IntN(5)), Message: &msg}); err != nil {
+			if _, err := m.Step(&kmutex.Event{Kind: kmutex.EventReceive, From: kmutex.Node(r.IntN(5)), Message: &msg}); err != nil {
 				if after := fmt.Sprint(m.State()); after != before {
 					t.Fatalf("seed %d: %v was refused (%v) and changed the state\n%s\n%s", seed, msg, err, before, after)
 				}

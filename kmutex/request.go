@@ -50,16 +50,16 @@ func (m *Machine) bar(barred TokenSet) error {
 	return nil
 }
 
-func (m *Machine) receive(e Event) error {
+func (m *Machine) receive(e *Event) error {
 	switch {
 	case e.Message.Epoch < m.epoch:
 		m.fx.Note(Trace{Kind: TraceStale, Node: e.From})
 		return nil
 	case e.Message.Epoch > m.epoch || m.frozen:
 		if len(m.deferred) >= maxDeferred {
-			return fmt.Errorf("%w: %v", errOverflow, e)
+			return fmt.Errorf("%w: %v", errOverflow, *e)
 		}
-		m.deferred = append(m.deferred, e)
+		m.deferred = append(m.deferred, *e)
 		return nil
 	}
 	var err error

@@ -163,7 +163,7 @@ func newSideBySide(t *testing.T, n, k int) *sideBySide {
 		node.enter = func(id int) { s.entered = append(s.entered, id) }
 		s.nodes = append(s.nodes, node)
 		m := kmutex.New(kmutex.Node(i+1), new(coordinator.Early))
-		if _, err := m.Step(kmutex.Event{Kind: kmutex.EventInstall, Install: seedInstall(i, k)}); err != nil {
+		if _, err := m.Step(&kmutex.Event{Kind: kmutex.EventInstall, Install: seedInstall(i, k)}); err != nil {
 			t.Fatal(err)
 		}
 		s.machines = append(s.machines, m)
@@ -195,7 +195,7 @@ func (s *sideBySide) step(i int, paper func(*seedNode), e kmutex.Event) error {
 	var sent []seedMessage
 	var entered []int
 	for {
-		fx, err := s.machines[i].Step(e)
+		fx, err := s.machines[i].Step(&e)
 		if err != nil {
 			return err
 		}

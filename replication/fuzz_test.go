@@ -52,7 +52,7 @@ func FuzzEpochReport(f *testing.F) {
 		if a == nil {
 			t.Fatal("no answer for an honest member")
 		}
-		if _, err := home.Step(kmutex.Event{Kind: kmutex.EventInstall, Install: a.Install}); err != nil {
+		if _, err := home.Step(&kmutex.Event{Kind: kmutex.EventInstall, Install: a.Install}); err != nil {
 			t.Errorf("home cannot begin with its own plan: %v", err)
 		}
 	})
@@ -60,7 +60,7 @@ func FuzzEpochReport(f *testing.F) {
 
 func step(t *testing.T, m *kmutex.Machine, e kmutex.Event) *kmutex.Effects {
 	t.Helper()
-	fx, err := m.Step(e)
+	fx, err := m.Step(&e)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,12 +50,12 @@ func (p *poolDriver) settle() {
 			p.apply(p.core.TicketGranted(p.clock(), p.wall().UnixNano(), s.ticket, s.grant))
 		case len(p.events) > 0:
 			for i := 0; i < len(p.events); i++ {
-				p.step(kmutex.Event{Kind: p.events[i].kind, Request: p.events[i].number})
+				p.step(p.events[i].kind, p.events[i].number)
 			}
 			p.events = p.events[:0]
 		case p.outOfReach && p.takeOut():
 		case len(p.due) > 0 && !p.outOfReach:
-			p.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: p.placeNext(p.moment())})
+			p.step(kmutex.EventAcquire, p.placeNext(p.moment()))
 		case p.pull.complete():
 			p.endPull()
 		case p.turn():
@@ -66,8 +66,8 @@ func (p *poolDriver) settle() {
 }
 
 // step takes in an event that cannot be refused: one of this gateway's own.
-func (p *poolDriver) step(e kmutex.Event) {
-	fx, err := p.core.Step(p.moment().Sub(p.started), e)
+func (p *poolDriver) step(kind kmutex.EventKind, t kmutex.Request) {
+	fx, err := p.core.Step(p.moment().Sub(p.started), &kmutex.Event{Kind: kind, Request: t})
 	if err != nil {
 		// The driver and its machine disagree about a request. Going on could
 		// break the promise; stopping cannot.

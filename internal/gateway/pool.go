@@ -57,7 +57,7 @@ func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
 	p := &poolDriver{poolEnv: shared, memory: memory, claims: newClaims(shared), out: outbox{poolEnv: shared}}
 	p.bandwidth.init(func() bool { return p.entitled(p.self) }, p.short)
 	p.positions.turn = make(chan struct{}, 1)
-	p.ask = p.timer(func() { p.step(kmutex.Event{Kind: kmutex.EventAskDue}) })
+	p.ask = p.timer(func() { p.step(kmutex.EventAskDue, 0) })
 	p.wake = p.timer(func() { p.apply(p.core.Wake(p.clock())) })
 	p.pull.timer = p.timer(p.endPull)
 	p.turns.timer = p.timer(p.countShares)
@@ -166,7 +166,7 @@ func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	if m.Epoch == p.core.Epoch() {
 		p.spans.arrived(&m)
 	}
-	fx, err := p.core.Step(p.clock(), kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: &m})
+	fx, err := p.core.Step(p.clock(), &kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: &m})
 	p.carry(fx)
 	return err
 }

@@ -25,7 +25,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 		p.install(now, &replication.EpochAnswer{Install: p.genesis()})
 		return
 	}
-	fx, err := p.machine.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.Epoch, K: v.K})
+	fx, err := p.machine.Step(&kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.Epoch, K: v.K})
 	if err != nil {
 		p.refuse(now, err)
 		return
@@ -105,7 +105,7 @@ func (p *Pool) takeAnswer(now time.Duration, from kmutex.Node, a *replication.Ep
 func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	in := a.Install
 	refused := p.adopt(now, a.HandOvers)
-	err := p.step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
+	err := p.step(&kmutex.Event{Kind: kmutex.EventInstall, Install: in})
 	if p.machine.Frozen() {
 		p.refuse(now, err)
 		return
@@ -117,7 +117,7 @@ func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	p.renewTickets(now, a)
 	p.cfg.Memory.unknown.Begin(a, now)
 	for _, t := range refused {
-		_ = p.step(kmutex.Event{Kind: kmutex.EventCancel, Request: t}) // one without a token is not there
+		_ = p.step(&kmutex.Event{Kind: kmutex.EventCancel, Request: t}) // one without a token is not there
 	}
 	p.installed, p.withheld, p.whole = in.Epoch, in.Withheld, expected(in)
 	p.report, p.unplanned, p.reclaimed = nil, nil, nil

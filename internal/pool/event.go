@@ -39,7 +39,7 @@ func (p *Pool) Loaded(now time.Duration, disk Disk) *Effects {
 
 // Step lets the machine take in an event other than freeze and install. After an
 // error nothing has changed.
-func (p *Pool) Step(now time.Duration, e kmutex.Event) (*Effects, error) {
+func (p *Pool) Step(now time.Duration, e *kmutex.Event) (*Effects, error) {
 	p.fx.reset()
 	if p.state == Void {
 		return &p.fx, errVoid
@@ -61,7 +61,7 @@ func (p *Pool) awaitOffers(now time.Duration) {
 // before the view that has them.
 func (p *Pool) Bar(now time.Duration, barred kmutex.TokenSet) *Effects {
 	p.fx.reset()
-	p.fx.Err = p.step(kmutex.Event{Kind: kmutex.EventBar, Barred: barred})
+	p.fx.Err = p.step(&kmutex.Event{Kind: kmutex.EventBar, Barred: barred})
 	p.awaitOffers(now)
 	return &p.fx
 }
@@ -116,7 +116,7 @@ func (p *Pool) Wake(now time.Duration) *Effects {
 		p.expire(now)
 		if p.offersAt > 0 && now >= p.offersAt {
 			p.offersAt = 0
-			_ = p.step(kmutex.Event{Kind: kmutex.EventRetryDue}) // the machine never refuses it
+			_ = p.step(&kmutex.Event{Kind: kmutex.EventRetryDue}) // the machine never refuses it
 		}
 	}
 	return p.done(now)

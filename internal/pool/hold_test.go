@@ -19,7 +19,7 @@ func adopted(t *testing.T, r replication.Record, left, ahead time.Duration) (*tr
 	w.pools[3].cfg.Wall = func() int64 { return wall + int64(ahead) }
 	// The tokens leave home with the baton, and are never seen again.
 	ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
-	if _, err := w.pools[1].Step(0, kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask}); err != nil {
+	if _, err := w.pools[1].Step(0, &kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask}); err != nil {
 		t.Fatal(err)
 	}
 	table := replication.NewTable(lost)

@@ -174,7 +174,7 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 }
 
 // step adds the effects of an event.
-func (p *Pool) step(e kmutex.Event) error {
+func (p *Pool) step(e *kmutex.Event) error {
 	fx, err := p.machine.Step(e)
 	p.send(fx.Messages)
 	for _, g := range fx.Grants {

@@ -116,7 +116,7 @@ func TestStates(t *testing.T) {
 	if err := w.pools[2].End(); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.pools[2].Step(0, kmutex.Event{Kind: kmutex.EventAskDue}); err == nil {
+	if _, err := w.pools[2].Step(0, &kmutex.Event{Kind: kmutex.EventAskDue}); err == nil {
 		t.Error("a pool without an incarnation takes in an event")
 	}
 	w.states(Installed, Void, Installed)
@@ -237,7 +237,7 @@ func TestLostMessage(t *testing.T) {
 func TestEarly(t *testing.T) {
 	w := newTrio(t, 2)
 	ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 4}
-	fx, err := w.pools[1].Step(0, kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask})
+	fx, err := w.pools[1].Step(0, &kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask})
 	if err != nil || len(fx.Messages) > 0 {
 		t.Fatalf("%v, %v", fx.Messages, err)
 	}
@@ -277,7 +277,7 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 	}
 	// The tokens leave home with the baton, and are never seen again.
 	ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
-	if _, err := w.pools[1].Step(0, kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask}); err != nil {
+	if _, err := w.pools[1].Step(0, &kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask}); err != nil {
 		t.Fatal(err)
 	}
 	w.view.Wait, w.view.MaxTTL = 3300*time.Millisecond, 2*time.Minute
@@ -308,7 +308,7 @@ func TestJoinsWithTickets(t *testing.T) {
 		w := newTrio(t, 2)
 		w.view.Wait, w.view.MaxTTL = 3300*time.Millisecond, 2*time.Minute
 		ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
-		if _, err := w.pools[1].Step(0, kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask}); err != nil {
+		if _, err := w.pools[1].Step(0, &kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask}); err != nil {
 			t.Fatal(err)
 		}
 		follow := func() {

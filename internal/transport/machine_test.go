@@ -67,7 +67,7 @@ func newWired(t *testing.T, seed uint64, binding func() kmutex.Binding) *wired {
 // take has a machine take in an event, and sends what it sends.
 func (w *wired) take(i int, e kmutex.Event) {
 	w.t.Helper()
-	fx, err := w.machines[i].Step(e)
+	fx, err := w.machines[i].Step(&e)
 	if err != nil {
 		w.t.Fatal(err)
 	}

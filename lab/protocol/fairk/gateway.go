@@ -179,7 +179,7 @@ func (g *Gateway) Due(t sim.Timer) {
 
 // step takes in an event of the machine.
 func (g *Gateway) step(e kmutex.Event) {
-	fx, err := g.pool.Step(g.now(), e)
+	fx, err := g.pool.Step(g.now(), &e)
 	if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, e, err))
 	}
