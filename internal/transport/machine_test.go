@@ -105,7 +105,7 @@ func (w *wired) step() {
 		m := w.links[link][0]
 		w.links[link] = w.links[link][1:]
 		w.seen[m.Kind] = true
-		w.take(i, kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
+		w.take(i, kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: &m})
 	}
 }
 
