@@ -88,7 +88,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a message to a member of a newer view is lost", File: "pool.go",
-			Old:    "p.early = append(p.early, *m)",
+			Old:    "p.early = append(p.early, one...)",
 			New:    "_ = m",
 			Caught: "want the baton", By: "^TestEarly$",
 		},
