@@ -89,7 +89,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		{
 			Name: "a message to a member of a newer view is lost", File: "pool.go",
 			Old:    "p.early = append(p.early, one...)",
-			New:    "_ = m",
+			New:    "_ = one",
 			Caught: "want the baton", By: "^TestEarly$",
 		},
 		{
