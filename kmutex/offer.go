@@ -13,8 +13,8 @@ import (
 // While a coordinator waits, all requests of the batches behind it may leave, or be served by
 // offers. An offer that finds such a batch tells the last batch before it in which a request waits,
 // which links to the batch behind it from then on. A coordinator that waits for longer than the
-// retry interval has an offer of no tokens go along the whole line, for the sake of that: so neither
-// offers nor the baton have to go a long way along batches in which nobody waits.
+// retry interval, and has such a batch itself, has an offer of no tokens go along the whole line, for
+// the sake of that: so neither offers nor the baton go a long way along batches in which nobody waits.
 
 // waitAgain puts a request that could not use its token ahead of this node's others.
 func (m *Machine) waitAgain(t Request) {
@@ -103,7 +103,9 @@ func (m *Machine) offer() {
 		if shed := m.binding.Shed(); len(shed) > 0 {
 			m.moveOn(shed, 0, Place{})
 		}
-		m.retryLater()
+		if m.left() {
+			m.retryLater()
+		}
 	}
 	if last := len(m.batches) - 1; len(m.offered) > 0 && !m.batches[last].Next.IsZero() {
 		left := m.offered
@@ -145,6 +147,14 @@ func (m *Machine) moveOn(set TokenSet, at int, before Place) {
 	}
 }
 
+// left reports whether a batch of this node is in line in which nobody waits any more. Where that is
+// so at the coordinator, it is so elsewhere.
+func (m *Machine) left() bool {
+	return slices.ContainsFunc(m.batches, func(b Batch) bool {
+		return len(b.Requests) == 0 && !b.Next.IsZero() && b.Skipped.IsZero()
+	})
+}
+
 func (m *Machine) retryLater() {
 	if m.binding.Asks() {
 		m.fx.RetryTimer, m.retrying = m.fx.RetryTimer || !m.retrying, true
@@ -174,7 +184,7 @@ func (m *Machine) retry() {
 	case len(m.offered) > 0:
 		m.binding.Return(m.offered, &m.fx)
 		m.offered = nil
-	case m.baton && len(m.batches) > 0:
+	case m.baton && m.left():
 		m.moveOn(nil, 0, Place{})
 	}
 }
