@@ -93,16 +93,20 @@ newcomer: ## docs/install.md on clean Debian machines with systemd, as root, som
 bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admission costs
 	$(GO) test -run '^$$' -bench . -timeout 20m ./test/bench
 
-lint: $(LINT) ## staticcheck and more, as tools/lint and staticcheck.conf say; formatting
+lint: $(LINT) bin/gofumpt ## staticcheck and more, as tools/lint and staticcheck.conf say; formatting
 	$(GO) vet ./... ./test/... ./examples/kgrpc
 	$(LINT) -unchecked tools/lint/unchecked.txt ./... ./test/... ./examples/kgrpc
 	test -z "$$(bin/gofumpt -l . | tee /dev/stderr)"
 
-fmt: $(LINT) ## format
+fmt: bin/gofumpt ## format
 	bin/gofumpt -w .
 
 $(LINT): tools/go.mod tools/lint/main.go # "go tool" would compile Go's library anew
-	cd tools && GOWORK=off $(GO) build -o ../bin/ ./... mvdan.cc/gofumpt
+	cd tools && GOWORK=off $(GO) build -o ../bin/ ./...
+	touch $@
+
+bin/gofumpt: tools/go.mod
+	cd tools && GOWORK=off $(GO) build -o ../bin/ mvdan.cc/gofumpt
 	touch $@
 
 tidy: ## tidy the module files
