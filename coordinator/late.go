@@ -271,9 +271,9 @@ func (l *Late) Shed() kmutex.TokenSet {
 }
 
 // Offer implements [kmutex.Binding].
-func (l *Late) Offer(next, last kmutex.Place, set kmutex.TokenSet, fx *kmutex.Effects) {
+func (l *Late) Offer(next, before kmutex.Place, set kmutex.TokenSet, fx *kmutex.Effects) {
 	fx.Send(next.Node, kmutex.Message{
-		Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Origin: last.Node, Other: last.Batch, Serial: l.serial,
+		Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Origin: before.Node, Other: before.Batch, Serial: l.serial,
 	})
 }
 

@@ -38,9 +38,9 @@ type Binding interface {
 	Bar(barred TokenSet) bool
 	// Shed takes from what the coordinator may assign the tokens that this node cannot use.
 	Shed() TokenSet
-	// Offer sends tokens to the batch next of another node. last is the last batch before it in
-	// which a request waits.
-	Offer(next, last Place, set TokenSet, fx *Effects)
+	// Offer sends tokens, or none, to the batch next of another node. before is the last batch ahead
+	// of it in which a request waits.
+	Offer(next, before Place, set TokenSet, fx *Effects)
 	// TakeOffer notes the serial in the offer m. An error means that a correct peer cannot have
 	// sent m; nothing has changed then.
 	TakeOffer(m *Message) error

@@ -157,7 +157,7 @@ func oneLine(w *World) error {
 	return nil
 }
 
-// batch returns the batch at a place; nil: there is none.
+// batch returns the batch that a place names; nil: there is none.
 func (w *World) batch(at Place) *Batch {
 	for _, s := range w.Nodes {
 		for i := range s.Batches {

@@ -103,7 +103,7 @@ func (m *Machine) offer() {
 		if shed := m.binding.Shed(); len(shed) > 0 {
 			m.moveOn(shed, 0, Place{})
 		}
-		if m.left() {
+		if m.emptied() {
 			m.retryLater()
 		}
 	}
@@ -134,7 +134,7 @@ func (m *Machine) moveOn(set TokenSet, at int, before Place) {
 		if len(batch.Requests) > 0 || before.IsZero() {
 			before = Place{Node: m.self, Batch: batch.Number}
 		} else {
-			m.leave(batch, before)
+			m.skip(batch, before)
 		}
 		if next.Node != m.self {
 			m.binding.Offer(next, before, set, &m.fx)
@@ -147,9 +147,10 @@ func (m *Machine) moveOn(set TokenSet, at int, before Place) {
 	}
 }
 
-// left reports whether a batch of this node is in line in which nobody waits any more. Where that is
-// so at the coordinator, it is so elsewhere.
-func (m *Machine) left() bool {
+// emptied reports whether a batch of this node is in line in which nobody waits any more. A
+// coordinator takes it as the sign that there are such batches elsewhere, too: without a sign it would
+// have to look through the line each second.
+func (m *Machine) emptied() bool {
 	return slices.ContainsFunc(m.batches, func(b Batch) bool {
 		return len(b.Requests) == 0 && !b.Next.IsZero() && b.Skipped.IsZero()
 	})
@@ -161,8 +162,8 @@ func (m *Machine) retryLater() {
 	}
 }
 
-// leave tells the batch before an empty one, once, to pass that by.
-func (m *Machine) leave(batch *Batch, before Place) {
+// skip tells the batch before an empty one, once, to pass that by.
+func (m *Machine) skip(batch *Batch, before Place) {
 	if batch.Skipped == before {
 		return
 	}
@@ -184,7 +185,7 @@ func (m *Machine) retry() {
 	case len(m.offered) > 0:
 		m.binding.Return(m.offered, &m.fx)
 		m.offered = nil
-	case m.baton && m.left():
+	case m.baton && m.emptied():
 		m.moveOn(nil, 0, Place{})
 	}
 }

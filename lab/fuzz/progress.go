@@ -79,7 +79,7 @@ func (p *play) serve(bound time.Duration) error {
 		n := 0
 		for host, r := range probes {
 			served[host] = served[host] || r != nil && r.Outcome() == "served"
-			if served[host] || p.Waits(host) {
+			if served[host] || p.Waits(host) && p.connected()>>host&1 == 1 {
 				n++
 			}
 		}

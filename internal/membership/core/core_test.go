@@ -526,7 +526,7 @@ func TestMemberWithoutServer(t *testing.T) {
 	}
 }
 
-// Who asks to come in while raft's servers change is let in after that: the change may take its server away.
+// A gateway that asks to come in while raft's servers change is let in after the change, which may take its server away.
 func TestJoinsAfterTheServersChange(t *testing.T) {
 	for seed := range uint64(10) {
 		w := started(t, seed, 4, time.Second)

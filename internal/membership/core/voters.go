@@ -99,7 +99,8 @@ func (c *Core) reconcileVoters() {
 	}
 }
 
-// serversChange reports that a change of raft's servers is under way. One that was proposed long ago is lost.
+// serversChange reports whether a change of raft's servers is under way. A change that was proposed long ago and is not
+// agreed on counts as lost.
 func (c *Core) serversChange() bool {
 	return len(c.conf.GetVotersOutgoing()) > 0 || c.l.changing != 0 && c.now-c.l.changing < c.lease()/3
 }
