@@ -13,6 +13,9 @@ import (
 // TestWaiterStack: the stack of a goroutine whose client waits has not grown beyond 4 KiB: it would
 // stay so.
 func TestWaiterStack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("frames are larger under the race detector, which runs the short tests")
+	}
 	const start = "adaptivestackstart=0" // else goroutines begin with what those before have needed
 	if os.Getenv("GODEBUG") != start {
 		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestWaiterStack$")

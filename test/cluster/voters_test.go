@@ -183,8 +183,14 @@ func TestLeaveByForce(t *testing.T) {
 		}
 	}
 	voters("1") // a pair has one
-	if out, _, _ := run(t, "status", "--admin", "http://"+leads.Admin); strings.Contains(out, others[0].Name) {
-		t.Errorf("%s was taken out, and the status waits for it:\n%s", others[0].Name, out)
+	if err := Await(ctx, func() error { // what the other gateways say is a second old at most
+		out, _, _ := run(t, "status", "--admin", "http://"+leads.Admin)
+		if strings.Contains(out, others[0].Name) {
+			return fmt.Errorf("%s was taken out, and the status waits for it:\n%s", others[0].Name, out)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 	// It may come back, and three vote again.
 	others[0] = c.Restart(t, slices.Index(c.Gateways, others[0]))
