@@ -38,8 +38,7 @@ type Binding interface {
 	Bar(barred TokenSet) bool
 	// Shed takes from what the coordinator may assign the tokens that this node cannot use.
 	Shed() TokenSet
-	// Offer sends tokens, or none, to the batch next of another node. before is the last batch ahead
-	// of it in which a request waits.
+	// Offer sends tokens, or none, to the batch next of another node. before is the batch before it.
 	Offer(next, before Place, set TokenSet, fx *Effects)
 	// TakeOffer notes the serial in the offer m. An error means that a correct peer cannot have
 	// sent m; nothing has changed then.

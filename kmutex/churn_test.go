@@ -33,7 +33,7 @@ type churnScope struct {
 	classes                          int // of tokens, which share k; 0: all are alike
 	bars                             int // how often a node loses the use of a class
 	holds                            int // the more, the longer critical sections are
-	probes                           int // how often a coordinator that waits offers nothing
+	probes                           int // how often nodes look after their batches
 }
 
 // view is what all agree on.

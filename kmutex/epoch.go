@@ -71,6 +71,9 @@ func (m *Machine) install(in *Install) error {
 			m.adopt(t, before)
 		}
 	}
+	if len(m.batches) > 0 {
+		m.retryLater()
+	}
 	m.pending, m.asked = nil, false
 	m.resume(in.Running, before)
 	m.baton, m.number = in.Holder == m.self, 0

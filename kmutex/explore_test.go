@@ -19,7 +19,7 @@ import (
 type scope struct {
 	nodes, k, requests, cancels int
 	early                       bool
-	// probes is how often a coordinator that waits offers nothing.
+	// probes is how often a node looks after its batches.
 	probes int
 	// barring nodes, from the last one on, may bar each token, which is a class of its own, and
 	// use it again, once each; 0: all tokens are alike.
@@ -66,7 +66,7 @@ type world struct {
 	retrying []bool
 	bars     []int // that each node has left
 	cancels  int
-	probes   int // offers of nothing that are still to be made
+	probes   int // looks after batches that are still to be made
 }
 
 func newWorld(s scope) *world {
@@ -194,6 +194,12 @@ func (w *world) take(s step) error {
 	}
 	if err := w.apply(s.node, s.event); err != nil {
 		return err
+	}
+	if s.event.Kind == kmutex.EventRetryDue && w.retrying[s.node] { // batches tell of themselves at the second
+		w.retrying[s.node] = false
+		if err := w.apply(s.node, s.event); err != nil {
+			return err
+		}
 	}
 	return w.tidy(s.node)
 }
@@ -395,6 +401,7 @@ func (n *names) rank(w *world) {
 			if n.places {
 				n.serial[s.Self][batch.Number] = 1
 				n.serial[batch.Next.Node][batch.Next.Batch] = 1
+				n.serial[batch.Before.Node][batch.Before.Batch] = 1
 			}
 		}
 		for _, it := range s.Tails {
@@ -525,7 +532,8 @@ func (n *names) appendWhich(b []byte, s *kmutex.State) []byte {
 	}
 	for _, batch := range s.Batches {
 		b = append(b, n.serial[s.Self][batch.Number], n.serial[batch.Next.Node][batch.Next.Batch])
-		b = append(b, byte(n.node[batch.Skipped.Node]), n.serial[batch.Skipped.Node][batch.Skipped.Batch])
+		b = append(b, byte(n.node[batch.Before.Node]), n.serial[batch.Before.Node][batch.Before.Batch], batch.Stood)
+		b = appendBool(b, batch.Skipped)
 	}
 	if n.alike {
 		return append(b, byte(s.Offered.Len()))

@@ -149,7 +149,7 @@ func oneLine(w *World) error {
 	}
 	for _, s := range w.Nodes {
 		for _, b := range s.Batches {
-			if !visited[Place{Node: s.Self, Batch: b.Number}] && (b.Skipped.IsZero() || len(b.Requests) > 0) {
+			if !visited[Place{Node: s.Self, Batch: b.Number}] && (!b.Skipped || len(b.Requests) > 0) {
 				return fmt.Errorf("the line does not lead to batch %d of node %d", b.Number, s.Self)
 			}
 		}

@@ -28,6 +28,7 @@ func (m *Machine) onRequest(msg *Message) error {
 		return nil
 	case len(m.batches) > 0: // the last: the origin comes after my last batch
 		m.batches[len(m.batches)-1].Next = place
+		m.retryLater()
 	case m.baton: // the last and nobody waits: the origin is served next
 		m.pass(place, false)
 	default:
@@ -47,7 +48,7 @@ func (m *Machine) onBaton(from Node, msg *Message) error {
 		return errors.New("a baton that was here before")
 	}
 	at := m.find(msg.Batch)
-	if at < 0 || slices.ContainsFunc(m.batches[:at], func(b Batch) bool { return b.Skipped.IsZero() }) {
+	if at < 0 || slices.ContainsFunc(m.batches[:at], func(b Batch) bool { return !b.Skipped }) {
 		return errors.New("a baton that nobody here has asked for")
 	}
 	if err := m.binding.CheckBaton(msg); err != nil {

@@ -90,9 +90,13 @@ type Batch struct {
 	// Next is the batch behind this one, or a later one if nobody waits in those between. The
 	// zero Place: none yet, the batch is open and later requests of this node join it.
 	Next Place
-	// Skipped, if not zero, is a batch before this one that was told to pass this one by, since nobody
-	// waits here (late binding). The baton does not come here any more.
-	Skipped Place
+	// Before is a batch before this one; in those between nobody waits. The zero Place: not known
+	// (late binding).
+	Before Place
+	// Skipped: Before has been told to pass this one by, since nobody waits here, and nobody ever will.
+	Skipped bool
+	// Stood counts the retry intervals that have ended since this batch is closed, up to 2.
+	Stood uint8
 }
 
 // New returns a machine of node self that waits for its first Install.

@@ -33,12 +33,12 @@ const (
 	// KindTokens, late binding only, carries tokens to baton Number, or to home. It
 	// sets Free, Number, Want, Hops, Resting and Serial.
 	KindTokens
-	// KindOffer, late binding only, carries tokens along the line to a batch of the receiver: no
-	// batch before it can use them. It sets Free, Batch, Serial, and in Origin and Other the last
-	// batch before it in which a request waits.
+	// KindOffer, late binding only, carries tokens, or none, along the line to a batch of the
+	// receiver: no batch before it can use them. It sets Free, Batch, Serial, and in Origin and Other
+	// the batch before that one. Nobody waits in those between.
 	KindOffer
-	// KindSkip, late binding only, tells the node of Batch that nobody waits in the batches
-	// between it and batch Other of Origin.
+	// KindSkip, late binding only, tells the node of Batch that batch Other of Origin is behind it now:
+	// nobody waits in those between.
 	KindSkip
 
 	kindEnd

@@ -10,16 +10,17 @@ import (
 // the first request that can use one. Tokens that no request can use stop at the last batch and go
 // home after the retry interval; home sends them to the coordinator, which offers them again.
 //
-// While a coordinator waits, all requests of the batches behind it may leave, or be served by
-// offers. An offer that finds such a batch tells the last batch before it in which a request waits,
-// which links to the batch behind it from then on. A coordinator that waits for longer than the
-// retry interval, and has such a batch itself, has an offer of no tokens go along the whole line, for
-// the sake of that: so neither offers nor the baton go a long way along batches in which nobody waits.
+// All requests of a batch may leave, or be served by offers, before the baton comes. Such a batch
+// leaves the line: it tells the batch before it, which passes it by from then on, and the batch
+// behind it, which has another one before it from then on. Which one is before it, it learns from
+// offers; in a line that stands for longer than the retry interval each batch tells the one behind it
+// by an offer of no tokens. So neither offers nor the baton go a long way along batches in which
+// nobody waits.
 
 // waitAgain puts a request that could not use its token ahead of this node's others.
 func (m *Machine) waitAgain(t Request) {
 	first := &m.pending
-	if i := slices.IndexFunc(m.batches, func(b Batch) bool { return b.Skipped.IsZero() }); i >= 0 {
+	if i := slices.IndexFunc(m.batches, func(b Batch) bool { return !b.Skipped }); i >= 0 {
 		first = &m.batches[i].Requests
 	}
 	*first = append([]Request{t}, *first...)
@@ -32,18 +33,19 @@ func (m *Machine) onOffer(msg *Message) error {
 		return err
 	}
 	left, at := msg.Free, m.find(msg.Batch)
-	switch {
-	case at < 0, at == 0 && m.baton: // the baton has passed that batch, or is there
+	if at < 0 || at == 0 && m.baton { // the baton has passed that batch, or is there
 		m.binding.Return(left, &m.fx)
 		return nil
-	case m.baton: // what this node can use goes to its oldest batch
+	}
+	news := m.batches[at].after(Place{Node: msg.Origin, Batch: msg.Other})
+	if m.baton { // what this node can use goes to its oldest batch
 		m.binding.Return(left, &m.fx)
 		left = m.binding.Shed()
-	default:
+	} else {
 		left = m.useUpTo(at, left)
 	}
-	if len(left) > 0 || len(msg.Free) == 0 {
-		m.moveOn(left, at, Place{Node: msg.Origin, Batch: msg.Other})
+	if len(left) > 0 || len(msg.Free) == 0 && m.leaves(at, news) {
+		m.moveOn(left, at, news)
 	}
 	return nil
 }
@@ -101,60 +103,79 @@ func (m *Machine) offer() {
 	}
 	if m.baton && !m.batches[0].Next.IsZero() {
 		if shed := m.binding.Shed(); len(shed) > 0 {
-			m.moveOn(shed, 0, Place{})
-		}
-		if m.emptied() {
-			m.retryLater()
+			m.moveOn(shed, 0, false)
 		}
 	}
 	if last := len(m.batches) - 1; len(m.offered) > 0 && !m.batches[last].Next.IsZero() {
 		left := m.offered
 		m.offered = nil
-		m.moveOn(left, last, Place{})
+		m.moveOn(left, last, false)
 	}
 }
 
-// moveOn offers tokens, or none, to the batches behind batch at, and keeps at the end of the line
-// what nobody can use. before is the last batch ahead of at in which a request waits; the zero
-// Place: not known.
-func (m *Machine) moveOn(set TokenSet, at int, before Place) {
+// moveOn offers tokens, or none, to the batches behind batch at, and keeps at the end of the line what
+// nobody can use. An offer tells the next batch which one is before it. One of no tokens goes on only
+// along batches that leave. news: batch at has just heard of another batch before it.
+func (m *Machine) moveOn(set TokenSet, at int, news bool) {
 	for none := len(set) == 0; ; {
 		batch := &m.batches[at]
-		next := batch.Next
 		for _, q := range set.Tokens() {
-			m.fx.Note(Trace{Kind: TraceOffered, Token: q, Node: next.Node})
+			m.fx.Note(Trace{Kind: TraceOffered, Token: q, Node: batch.Next.Node})
 		}
-		if next.IsZero() {
-			if len(set) > 0 {
-				m.offered.AddAll(set)
-				m.retryLater()
-			}
+		if batch.Next.IsZero() {
+			m.offered.AddAll(set)
+			m.retryLater()
 			return
 		}
-		if len(batch.Requests) > 0 || before.IsZero() {
-			before = Place{Node: m.self, Batch: batch.Number}
-		} else {
-			m.skip(batch, before)
-		}
-		if next.Node != m.self {
-			m.binding.Offer(next, before, set, &m.fx)
+		before := m.skip(at, news)
+		if batch.Next.Node != m.self {
+			m.binding.Offer(batch.Next, before, set, &m.fx)
 			return
 		}
-		at = m.find(next.Batch)
-		if set = m.useUpTo(at, set); len(set) == 0 && !none {
+		at = m.find(batch.Next.Batch)
+		news = m.batches[at].after(before)
+		if set = m.useUpTo(at, set); len(set) == 0 && !(none && m.leaves(at, news)) {
 			return
 		}
 	}
 }
 
-// emptied reports whether a batch of this node is in line in which nobody waits any more. A
-// coordinator takes it as the sign that there are such batches elsewhere, too: without a sign it would
-// have to look through the line each second.
-func (m *Machine) emptied() bool {
-	return slices.ContainsFunc(m.batches, func(b Batch) bool {
-		return len(b.Requests) == 0 && !b.Next.IsZero() && b.Skipped.IsZero()
-	})
+// after notes which batch is before b and reports whether that is news.
+func (b *Batch) after(before Place) (news bool) {
+	news = b.Before != before
+	b.Before = before
+	return news
 }
+
+// leaves reports whether batch at is to leave the line, or to tell the batch before it, which is news, that
+// it has left.
+func (m *Machine) leaves(at int, news bool) bool {
+	b := &m.batches[at]
+	return len(b.Requests) == 0 && !b.Before.IsZero() && (news || !b.Skipped)
+}
+
+// skip has batch at leave the line if nobody waits in it, and returns the last batch up to here that
+// has not left.
+func (m *Machine) skip(at int, news bool) (before Place) {
+	batch := &m.batches[at]
+	if len(batch.Requests) > 0 || batch.Before.IsZero() {
+		return Place{Node: m.self, Batch: batch.Number}
+	}
+	before, news = batch.Before, news || !batch.Skipped
+	batch.Skipped = true
+	if !news {
+		return before
+	}
+	if before.Node != m.self {
+		m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Origin: batch.Next.Node, Other: batch.Next.Batch})
+	} else if i := m.find(before.Batch); i >= 0 {
+		m.batches[i].Next = batch.Next
+	}
+	return before
+}
+
+// told is how many ends of retry intervals a closed batch sees before it tells the one behind it.
+const told = 2
 
 func (m *Machine) retryLater() {
 	if m.binding.Asks() {
@@ -162,30 +183,24 @@ func (m *Machine) retryLater() {
 	}
 }
 
-// skip tells the batch before an empty one, once, to pass that by.
-func (m *Machine) skip(batch *Batch, before Place) {
-	if batch.Skipped == before {
-		return
-	}
-	batch.Skipped = before
-	if before.Node == m.self {
-		if at := m.find(before.Batch); at >= 0 {
-			m.batches[at].Next = batch.Next
-		}
-		return
-	}
-	m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Origin: batch.Next.Node, Other: batch.Next.Batch})
-}
-
-// retry has the tokens at the end of the line offered again, and the line behind a coordinator that
-// waits looked through.
+// retry has the tokens at the end of the line offered again, and looks after this node's batches:
+// those in which nobody waits leave, and those that stand for a whole retry interval tell the one behind.
 func (m *Machine) retry() {
 	m.retrying = false
-	switch {
-	case len(m.offered) > 0:
-		m.binding.Return(m.offered, &m.fx)
-		m.offered = nil
-	case m.baton && m.emptied():
-		m.moveOn(nil, 0, Place{})
+	m.binding.Return(m.offered, &m.fx)
+	m.offered = nil
+	for at := range slices.Backward(m.batches) {
+		b := &m.batches[at]
+		tells := false
+		if b.Stood < told && !b.Next.IsZero() {
+			b.Stood++
+			tells = b.Stood == told
+		}
+		if m.leaves(at, false) || tells && !b.Skipped {
+			m.moveOn(nil, at, false)
+		}
+	}
+	if len(m.batches) > 0 {
+		m.retryLater()
 	}
 }

@@ -36,8 +36,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "batches in which nobody waits stay in the line", File: "../../kmutex/offer.go",
-			Old: "			m.skip(batch, before)\n", New: "			_ = batch\n",
+			Old: "		m.fx.Send(before.Node, Message{Kind: KindSkip", New: "		_ = append(m.fx.Messages, Envelope{}); _ = (Message{Kind: KindSkip",
 			Caught: "after the slot was free", By: "^TestLineThatLeft$",
+		},
+		{
+			Name: "what rests at the end of the line is not offered again", File: "../../kmutex/offer.go",
+			Old: "	m.retrying = false\n	m.binding.Return(m.offered, &m.fx)\n	m.offered = nil\n", New: "	m.retrying = false\n",
+			Caught: ".", By: "^TestOfferedAgain$",
 		},
 		{
 			Name: "a coordinator keeps what comes to a later batch of its own", File: "../../kmutex/offer.go",
@@ -45,8 +50,8 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "shares are", By: "^TestLineOutOfReach$",
 		},
 		{
-			Name: "a coordinator that waits does not look through the line", File: "../../kmutex/offer.go",
-			Old: "		m.moveOn(nil, 0, Place{})\n", New: "		_ = m\n",
+			Name: "a batch does not know which one is before it", File: "../../kmutex/offer.go",
+			Old: "tells = b.Stood == told", New: "tells = false",
 			Caught: "after the slot was free", By: "^TestLineThatLeft$",
 		},
 	}}.Run(t)

@@ -345,51 +345,58 @@ func TestLineOutOfReach(t *testing.T) {
 
 // TestLineThatLeft: after a long wait in which most who waited have left, a slot soon comes to those who wait still.
 func TestLineThatLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 3, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
-		all := f.all()
-		s, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var served atomic.Int64 // when the last was that waited to the end, from the start
-		began := time.Now()
-		var waits sync.WaitGroup
-		wait := func(n *node) {
-			waits.Go(func() {
-				s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
-				if err != nil {
-					t.Error(err)
-					return
+	for _, at := range [][]int{{0, 1, 2}, {1, 2}, {1}} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { lineThatLeft(t, at) })
+		})
+	}
+}
+
+// lineThatLeft has impatient clients come to some of three gateways, and patient ones to the first and the last.
+func lineThatLeft(t *testing.T, impatient []int) {
+	f := newFleet(t, 3, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+	all := f.all()
+	s, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served atomic.Int64 // when the last was that waited to the end, from the start
+	began := time.Now()
+	var waits sync.WaitGroup
+	wait := func(n *node) {
+		waits.Go(func() {
+			s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			served.Store(int64(time.Since(began)))
+			s.Release()
+		})
+		time.Sleep(50 * time.Millisecond)
+	}
+	wait(all[0])
+	for i := range 60 {
+		waits.Go(func() {
+			for time.Since(began) < time.Minute {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				if _, err := all[impatient[i%len(impatient)]].Acquire(ctx, admission.Request{Pool: testPool, Wait: -1}); err == nil {
+					t.Error("a second slot")
 				}
-				served.Store(int64(time.Since(began)))
-				s.Release()
-			})
-			time.Sleep(50 * time.Millisecond)
-		}
-		wait(all[0])
-		for i := range 60 {
-			waits.Go(func() {
-				for time.Since(began) < time.Minute {
-					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-					if _, err := all[i%3].Acquire(ctx, admission.Request{Pool: testPool, Wait: -1}); err == nil {
-						t.Error("a second slot")
-					}
-					cancel()
-				}
-			})
-			time.Sleep(1700 * time.Microsecond)
-		}
-		time.Sleep(time.Minute)
-		wait(all[2])
-		time.Sleep(time.Second)
-		at := time.Since(began)
-		s.Release()
-		waits.Wait()
-		if d := time.Duration(served.Load()) - at; d > 100*time.Millisecond {
-			t.Errorf("served %v after the slot was free", d)
-		}
-	})
+				cancel()
+			}
+		})
+		time.Sleep(1700 * time.Microsecond)
+	}
+	time.Sleep(time.Minute)
+	wait(all[2])
+	time.Sleep(time.Second)
+	at := time.Since(began)
+	s.Release()
+	waits.Wait()
+	if d := time.Duration(served.Load()) - at; d > 100*time.Millisecond {
+		t.Errorf("served %v after the slot was free", d)
+	}
 }
 
 // TestFairNames: clients without end take no memory, at a gateway and at home.

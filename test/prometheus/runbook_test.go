@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -70,12 +71,16 @@ func (n *Night) follow(t *testing.T, firing []string) {
 // tells looks that kgate status names the cause of an alert that fires.
 func tells(t *testing.T, at *cluster.Gateway, cause string) {
 	t.Helper()
-	s, err := at.Status(t.Context())
-	if err != nil {
-		t.Error(err)
-	} else if said := strings.Join(s.Troubles(), "\n"); !regexp.MustCompile(cause).MatchString(said) {
-		t.Errorf("status says nothing of %s:\n%s", cause, said)
-	}
+	await(t, func() error { // it gives a new leader two seconds
+		s, err := at.Status(t.Context())
+		if err != nil {
+			return err
+		}
+		if said := strings.Join(s.Troubles(), "\n"); !regexp.MustCompile(cause).MatchString(said) {
+			return fmt.Errorf("status says nothing of %s:\n%s", cause, said)
+		}
+		return nil
+	})
 }
 
 // obeys runs a command of the runbook at a gateway.

@@ -66,7 +66,9 @@ func (c *Core) judge() {
 	}
 	if verdict.HandOver {
 		l.rules.HandedOver(c.now)
-		c.log(slog.LevelWarn, "handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
+		if c.warnings.first("handing over", c.now) {
+			c.log(slog.LevelWarn, "handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
+		}
 		c.handOver()
 	}
 }
