@@ -145,6 +145,13 @@ func (m *Machine) open(requests []Request) {
 	m.batches = append(m.batches, Batch{Number: m.numbered, Requests: requests})
 }
 
+// retryLater begins a retry interval, unless one is running.
+func (m *Machine) retryLater() {
+	if m.binding.Asks() {
+		m.fx.RetryTimer, m.retrying = m.fx.RetryTimer || !m.retrying, true
+	}
+}
+
 // enterIdle grants this node's idle tokens to its oldest waiting requests, if no other request
 // waits for the tokens.
 func (m *Machine) enterIdle() {

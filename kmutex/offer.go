@@ -177,12 +177,6 @@ func (m *Machine) skip(at int, news bool) (before Place) {
 // told is how many ends of retry intervals a closed batch sees before it tells the one behind it.
 const told = 2
 
-func (m *Machine) retryLater() {
-	if m.binding.Asks() {
-		m.fx.RetryTimer, m.retrying = m.fx.RetryTimer || !m.retrying, true
-	}
-}
-
 // retry has the tokens at the end of the line offered again, and looks after this node's batches:
 // those in which nobody waits leave, and those that stand for a whole retry interval tell the one behind.
 func (m *Machine) retry() {
