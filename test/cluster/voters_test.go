@@ -182,7 +182,7 @@ func TestLeaveByForce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	voters("1") // a pair has one
+	voters("1")                         // a pair has one
 	if err := Await(ctx, func() error { // what the other gateways say is a second old at most
 		out, _, _ := run(t, "status", "--admin", "http://"+leads.Admin)
 		if strings.Contains(out, others[0].Name) {
