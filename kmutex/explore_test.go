@@ -413,7 +413,11 @@ func (n *names) rank(w *world) {
 		}
 	}
 	for _, e := range w.flight {
-		n.number[e.Message.Number] = 1
+		if e.Message.Kind == kmutex.KindSkip {
+			n.serial[e.From][e.Message.Number] = 1
+		} else {
+			n.number[e.Message.Number] = 1
+		}
 		seat(e.Message.Seat)
 		seat(e.Message.Child)
 		switch {
@@ -555,6 +559,9 @@ func (n *names) appendPlace(b []byte, e *kmutex.Envelope) []byte {
 		b = append(b, n.serial[e.To][e.Message.Batch])
 	case kmutex.KindOffer, kmutex.KindSkip:
 		b = append(b, n.serial[e.To][e.Message.Batch], n.serial[e.Message.Origin][e.Message.Other])
+		if e.Message.Kind == kmutex.KindSkip {
+			b = append(b, byte(n.node[e.From]), n.serial[e.From][e.Message.Number])
+		}
 	default:
 	}
 	if n.alike {
@@ -572,7 +579,11 @@ func (n *names) appendNodes(b []byte, nodes []kmutex.Node) []byte {
 }
 
 func (n *names) appendMessage(b []byte, m *kmutex.Message) []byte {
-	b = append(b, byte(m.Kind), byte(n.node[m.Origin]), n.token(m.Token), n.number[m.Number],
+	number := n.number[m.Number]
+	if m.Kind == kmutex.KindSkip {
+		number = 0 // appendPlace has it
+	}
+	b = append(b, byte(m.Kind), byte(n.node[m.Origin]), n.token(m.Token), number,
 		n.token(kmutex.Token(m.Counter)), byte(m.Free.Len()), byte(n.node[m.Holder]), byte(m.Want))
 	if m.Kind == kmutex.KindTokens {
 		b = append(b, byte(m.Hops)) // of a Request they change nothing

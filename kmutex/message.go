@@ -37,8 +37,8 @@ const (
 	// receiver: no batch before it can use them. It sets Free, Batch, Serial, and in Origin and Other
 	// the batch before that one. Nobody waits in those between.
 	KindOffer
-	// KindSkip, late binding only, tells the node of Batch that batch Other of Origin is behind it now:
-	// nobody waits in those between.
+	// KindSkip, late binding only, tells the node of Batch that nobody waits in the sender's batch
+	// Number, which is behind it, and that batch Other of Origin is behind that.
 	KindSkip
 
 	kindEnd
@@ -82,7 +82,7 @@ type Message struct {
 
 	// Token that the message carries.
 	Token Token
-	// Number of a baton: how often it has moved in this epoch.
+	// Number of a baton: how often it has moved in this epoch. In a skip, the sender's batch that leaves.
 	Number uint64
 	// Counter is the coordinator's round-robin position over the tokens.
 	Counter uint32
@@ -151,7 +151,7 @@ func (m Message) String() string {
 	case KindOffer:
 		fmt.Fprintf(&b, " free=%v batch=%d after=%d.%d serial=%d", m.Free, m.Batch, m.Origin, m.Other, m.Serial)
 	case KindSkip:
-		fmt.Fprintf(&b, " batch=%d next=%d.%d", m.Batch, m.Origin, m.Other)
+		fmt.Fprintf(&b, " batch=%d left=%d next=%d.%d", m.Batch, m.Number, m.Origin, m.Other)
 	default:
 	}
 	return b.String()

@@ -11,11 +11,10 @@ import (
 // home after the retry interval; home sends them to the coordinator, which offers them again.
 //
 // All requests of a batch may leave, or be served by offers, before the baton comes. Such a batch
-// leaves the line: it tells the batch before it, which passes it by from then on, and the batch
-// behind it, which has another one before it from then on. Which one is before it, it learns from
-// offers; in a line that stands for longer than the retry interval each batch tells the one behind it
-// by an offer of no tokens. So neither offers nor the baton go a long way along batches in which
-// nobody waits.
+// leaves the line: it tells the batch before it what is behind it, and that passes it by from then on.
+// Which batch is before it, it learns from offers; in a line that stands for longer than the retry
+// interval each batch tells the one behind it by an offer of no tokens, and again when another one is
+// behind it. So neither offers nor the baton go a long way along batches in which nobody waits.
 
 // waitAgain puts a request that could not use its token ahead of this node's others.
 func (m *Machine) waitAgain(t Request) {
@@ -37,29 +36,31 @@ func (m *Machine) onOffer(msg *Message) error {
 		m.binding.Return(left, &m.fx)
 		return nil
 	}
-	news := m.batches[at].after(Place{Node: msg.Origin, Batch: msg.Other})
+	m.batches[at].Before = Place{Node: msg.Origin, Batch: msg.Other}
+	if len(left) == 0 {
+		m.leave(at)
+		return nil
+	}
 	if m.baton { // what this node can use goes to its oldest batch
 		m.binding.Return(left, &m.fx)
 		left = m.binding.Shed()
 	} else {
 		left = m.useUpTo(at, left)
 	}
-	if len(left) > 0 || len(msg.Free) == 0 && m.leaves(at, news) {
-		m.moveOn(left, at, news)
-	}
+	m.moveOn(left, at)
 	return nil
 }
 
-// onSkip has a batch of this node pass by those behind it in which nobody waits.
-func (m *Machine) onSkip(msg *Message) error {
+// onSkip has a batch of this node pass by the one behind it, in which nobody waits.
+func (m *Machine) onSkip(from Node, msg *Message) error {
 	at := m.find(msg.Batch)
 	if at < 0 {
 		return nil // the baton has passed that batch
 	}
-	if msg.Origin == 0 || msg.Other == 0 || msg.Origin == m.self && m.find(msg.Other) <= at || m.batches[at].Next.IsZero() {
+	if msg.Origin == 0 || msg.Other == 0 || msg.Origin == m.self && m.find(msg.Other) <= at {
 		return errors.New("a skip to a batch that is not behind")
 	}
-	m.batches[at].Next = Place{Node: msg.Origin, Batch: msg.Other}
+	m.passBy(at, Place{Node: from, Batch: msg.Number}, Place{Node: msg.Origin, Batch: msg.Other})
 	return nil
 }
 
@@ -102,76 +103,83 @@ func (m *Machine) offer() {
 		return
 	}
 	if m.baton && !m.batches[0].Next.IsZero() {
-		if shed := m.binding.Shed(); len(shed) > 0 {
-			m.moveOn(shed, 0, false)
-		}
+		m.moveOn(m.binding.Shed(), 0)
 	}
 	if last := len(m.batches) - 1; len(m.offered) > 0 && !m.batches[last].Next.IsZero() {
 		left := m.offered
 		m.offered = nil
-		m.moveOn(left, last, false)
+		m.moveOn(left, last)
 	}
 }
 
-// moveOn offers tokens, or none, to the batches behind batch at, and keeps at the end of the line what
-// nobody can use. An offer tells the next batch which one is before it. One of no tokens goes on only
-// along batches that leave. news: batch at has just heard of another batch before it.
-func (m *Machine) moveOn(set TokenSet, at int, news bool) {
-	for none := len(set) == 0; ; {
-		batch := &m.batches[at]
+// moveOn offers tokens to the batches behind batch at, and keeps at the end of the line what nobody
+// can use.
+func (m *Machine) moveOn(set TokenSet, at int) {
+	for len(set) > 0 {
+		next := m.batches[at].Next
 		for _, q := range set.Tokens() {
-			m.fx.Note(Trace{Kind: TraceOffered, Token: q, Node: batch.Next.Node})
+			m.fx.Note(Trace{Kind: TraceOffered, Token: q, Node: next.Node})
 		}
-		if batch.Next.IsZero() {
+		if next.IsZero() {
 			m.offered.AddAll(set)
 			m.retryLater()
 			return
 		}
-		before := m.skip(at, news)
-		if batch.Next.Node != m.self {
-			m.binding.Offer(batch.Next, before, set, &m.fx)
+		if !m.batches[at].Skipped {
+			m.leave(at)
+		}
+		before := Place{Node: m.self, Batch: m.batches[at].Number}
+		if m.batches[at].Skipped {
+			before = m.batches[at].Before
+		}
+		if next.Node != m.self {
+			m.binding.Offer(next, before, set, &m.fx)
 			return
 		}
-		at = m.find(batch.Next.Batch)
-		news = m.batches[at].after(before)
-		if set = m.useUpTo(at, set); len(set) == 0 && !(none && m.leaves(at, news)) {
-			return
-		}
+		at = m.find(next.Batch)
+		m.batches[at].Before = before
+		set = m.useUpTo(at, set)
 	}
 }
 
-// after notes which batch is before b and reports whether that is news.
-func (b *Batch) after(before Place) (news bool) {
-	news = b.Before != before
-	b.Before = before
-	return news
-}
-
-// leaves reports whether batch at is to leave the line, or to tell the batch before it, which is news, that
-// it has left.
-func (m *Machine) leaves(at int, news bool) bool {
+// leave takes batch at out of the line if nobody waits in it, another is behind it and the one before it
+// is known.
+func (m *Machine) leave(at int) {
 	b := &m.batches[at]
-	return len(b.Requests) == 0 && !b.Before.IsZero() && (news || !b.Skipped)
+	if len(b.Requests) > 0 || b.Next.IsZero() || b.Before.IsZero() {
+		return
+	}
+	b.Skipped = true
+	if before := b.Before; before.Node != m.self {
+		m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Number: b.Number, Origin: b.Next.Node, Other: b.Next.Batch})
+	} else if i := m.find(before.Batch); i >= 0 {
+		m.passBy(i, Place{Node: m.self, Batch: b.Number}, b.Next)
+	}
 }
 
-// skip has batch at leave the line if nobody waits in it, and returns the last batch up to here that
-// has not left.
-func (m *Machine) skip(at int, news bool) (before Place) {
-	batch := &m.batches[at]
-	if len(batch.Requests) > 0 || batch.Before.IsZero() {
-		return Place{Node: m.self, Batch: batch.Number}
+// passBy has batch at link to next in place of the batch left, and tells next. If another batch is
+// behind it, left has not been told so by batch at yet, and will be.
+func (m *Machine) passBy(at int, left, next Place) {
+	b := &m.batches[at]
+	if b.Next.Node != left.Node || b.Next.Batch != left.Batch {
+		return
 	}
-	before, news = batch.Before, news || !batch.Skipped
-	batch.Skipped = true
-	if !news {
-		return before
+	b.Next = next
+	if !b.Skipped {
+		m.tell(at)
 	}
-	if before.Node != m.self {
-		m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Origin: batch.Next.Node, Other: batch.Next.Batch})
-	} else if i := m.find(before.Batch); i >= 0 {
-		m.batches[i].Next = batch.Next
+}
+
+// tell tells the batch behind batch at which one is before it.
+func (m *Machine) tell(at int) {
+	next, before := m.batches[at].Next, Place{Node: m.self, Batch: m.batches[at].Number}
+	if next.Node != m.self {
+		m.binding.Offer(next, before, nil, &m.fx)
+		return
 	}
-	return before
+	at = m.find(next.Batch)
+	m.batches[at].Before = before
+	m.leave(at)
 }
 
 // told is how many ends of retry intervals a closed batch sees before it tells the one behind it.
@@ -184,14 +192,14 @@ func (m *Machine) retry() {
 	m.binding.Return(m.offered, &m.fx)
 	m.offered = nil
 	for at := range slices.Backward(m.batches) {
-		b := &m.batches[at]
-		tells := false
-		if b.Stood < told && !b.Next.IsZero() {
-			b.Stood++
-			tells = b.Stood == told
-		}
-		if m.leaves(at, false) || tells && !b.Skipped {
-			m.moveOn(nil, at, false)
+		if b := &m.batches[at]; !b.Skipped && !b.Next.IsZero() {
+			if b.Stood < told {
+				b.Stood++
+				if b.Stood == told {
+					m.tell(at)
+				}
+			}
+			m.leave(at)
 		}
 	}
 	if len(m.batches) > 0 {

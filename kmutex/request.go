@@ -71,7 +71,7 @@ func (m *Machine) receive(e *Event) error {
 	case KindOffer:
 		err = m.onOffer(e.Message)
 	case KindSkip:
-		err = m.onSkip(e.Message)
+		err = m.onSkip(e.From, e.Message)
 	case KindChild, KindToken, KindLocate, KindRecall, KindTokens:
 		err = m.binding.Receive(e.Message, &m.fx)
 	default:

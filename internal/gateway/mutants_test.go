@@ -51,7 +51,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a batch does not know which one is before it", File: "../../kmutex/offer.go",
-			Old: "tells = b.Stood == told", New: "tells = false",
+			Old: "if b.Stood == told {", New: "if false {",
 			Caught: "after the slot was free", By: "^TestLineThatLeft$",
 		},
 	}}.Run(t)

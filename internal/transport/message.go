@@ -106,6 +106,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		dst = appendFree(dst, m.Free)
 	case kmutex.KindSkip:
 		dst = binary.AppendUvarint(dst, m.Batch)
+		dst = binary.AppendUvarint(dst, m.Number)
 		dst = appendOther(dst, m)
 	default: // the machine sends no other kinds
 	}
@@ -221,6 +222,7 @@ func (c *cursor) fields(m *kmutex.Message) {
 		m.Free = c.free()
 	case kmutex.KindSkip:
 		m.Batch = c.Uvarint()
+		m.Number = c.Uvarint()
 		c.other(m)
 	default:
 		c.Fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
