@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net"
@@ -222,6 +223,46 @@ func TestUnreachable(t *testing.T) {
 				t.Errorf("%d %q", status, said)
 			}
 		})
+	}
+}
+
+// TestUnreachableAgain: an upstream that ends a kept connection, and takes no new one to send the
+// request again, is barred at once.
+func TestUnreachableAgain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		r := bufio.NewReader(conn)
+		if _, err := http.ReadRequest(r); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		if _, err := http.ReadRequest(r); err != nil {
+			t.Error(err)
+		}
+		_ = l.Close()
+	}()
+	first := "http://" + l.Addr().String()
+	g, s := newShared(t, []string{first})
+	for _, want := range []int{http.StatusOK, http.StatusBadGateway} {
+		res := g.do(g.request(http.MethodGet, "/"))
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%d, want %d", res.StatusCode, want)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.barred, []string{first}) {
+		t.Errorf("%v are barred", s.barred)
 	}
 }
 

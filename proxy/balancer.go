@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -133,7 +132,7 @@ func (b *balancer) note(u *backend, v verdict, cause error) {
 	} else if v == verdictFailed {
 		u.why = cause
 	}
-	if u.isAgreed && v == verdictFailed && (u.health.bad || errors.As(cause, new(*upstream.DialError))) {
+	if u.isAgreed && v == verdictFailed && (u.health.bad || upstream.IsUnreachable(cause)) {
 		b.missedLocked(u, cause)
 	}
 }

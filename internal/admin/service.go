@@ -259,7 +259,7 @@ func (p Pool) service() []string {
 	case c.Places <= 2*p.K || float64(c.Places) < crowdedShare*float64(c.Of):
 	case f.Recent.Full > 0:
 		say("the client %s has %d of %d places, and the queue was full: %d refused in 60 s", c.Name, c.Places, c.Of, f.Recent.Full)
-	case c.Places < c.Of:
+	case c.Places < c.Of && len(f.Shares) == 0: // in the order fair its places cost others nothing
 		say("the client %s has %d of %d places; others wait", c.Name, c.Places, c.Of)
 	}
 	return out

@@ -29,6 +29,7 @@ func TestService(t *testing.T) {
 		},
 		"tickets": {PoolFleet{TicketsHolding: 6, OldestHoldSeconds: 150, Waiting: 8}, "", []string{"tickets hold all 6 slots, one for 2 min 30 s; 8 requests wait."}},
 		"client":  {PoolFleet{InFlight: 6, Waiting: 94, Client: Client{"192.0.2.7", 90, 100}}, "", []string{"the client 192.0.2.7 has 90 of 100 places; others wait."}},
+		"in turn": {PoolFleet{InFlight: 6, Waiting: 94, Client: Client{"192.0.2.7", 90, 100}, Shares: make([]Share, 2)}, "", nil},
 		"alone":   {PoolFleet{InFlight: 6, Waiting: 83, Client: Client{"192.0.2.7", 90, 90}, Recent: Recent{Refused: 9}}, "", nil}, // refused for another cause
 		"full":    {PoolFleet{InFlight: 6, Waiting: 83, Client: Client{"192.0.2.7", 90, 90}, Recent: Recent{Refused: 9, Full: 5}}, "", []string{"the client 192.0.2.7 has 90 of 90 places, and the queue was full: 5 refused in 60 s."}},
 	} {

@@ -26,6 +26,13 @@ func (e *DialError) Error() string { return "cannot connect: " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *DialError) Unwrap() error { return e.Err }
 
+// IsUnreachable reports whether err says that no connection could be made, be it to send a request
+// again whose connection the server had ended.
+func IsUnreachable(err error) bool {
+	var dead *deadError
+	return errors.As(err, new(*DialError)) || errors.As(err, &dead) && dead.again != nil
+}
+
 // Config of a Client. Durations of zero mean no bound.
 type Config struct {
 	// Scheme is http, https or h2c. With https the server chooses between HTTP/2
@@ -122,7 +129,7 @@ func (c *Client) Do(req *Request, caller Caller) (*Response, error) {
 	if errors.As(err, &dead) && mayResend(req, dead) {
 		res, err = c.try(req, caller, true)
 		if !dead.unseen && errors.As(err, new(*DialError)) {
-			err = dead // not the DialError: something was sent before
+			dead.again, err = err, dead // not the DialError: something was sent before
 		}
 	}
 	return res, err
@@ -162,10 +169,17 @@ func (c *Client) try(req *Request, caller Caller, fresh bool) (*Response, error)
 // anything.
 type deadError struct {
 	err    error
-	unseen bool // the server has not looked at the request, of whose body nothing was read
+	unseen bool  // the server has not looked at the request, of whose body nothing was read
+	again  error // no connection could be made to send it again
 }
 
-func (e *deadError) Error() string { return e.err.Error() }
+func (e *deadError) Error() string {
+	if e.again != nil {
+		return e.err.Error() + "; then " + e.again.Error()
+	}
+	return e.err.Error()
+}
+
 func (e *deadError) Unwrap() error { return e.err }
 
 // mayResend reports whether req may be sent again after its connection has failed

@@ -145,7 +145,7 @@ func TestSentOnceIsNoDialError(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = get(t, c, request(t, "GET", nil))
-		if err == nil || errors.As(err, new(*DialError)) != unseen {
+		if errors.As(err, new(*DialError)) != unseen || !IsUnreachable(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 		serving.Wait()
