@@ -329,6 +329,10 @@ func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 		if _, isWhole := node.(*ast.IntegerNode); isWhole && strings.HasPrefix(key, "listen.") {
 			s, ok = literal, true // 8080 for ":8080": the check says what is missing
 		}
+		if _, isGroup := node.(*ast.MappingNode); isGroup {
+			wrong("write one text, in quotes if it has a colon") // [10.0.0.1:7080] is read as a group
+			return
+		}
 		if !ok && !isScalar(node) {
 			wrong("write one text, without brackets")
 			return
