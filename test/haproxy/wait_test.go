@@ -54,7 +54,7 @@ func TestWaitForLogs(t *testing.T) {
 	if _, most, total := judge.Counts(); most != 1 || total != 5 {
 		t.Errorf("%d requests, at most %d at the upstream at once, k is 1", total, most)
 	}
-	if longest < 4*hold {
+	if longest < 3*hold { // the last of them may begin late, behind the first one's hold
 		t.Errorf("the longest of five waits for holds of %v is %v", hold, longest)
 	}
 }
