@@ -158,28 +158,32 @@ func (m *Machine) leave(at int) {
 }
 
 // passBy has batch at link to next in place of the batch left, and tells next. If another batch is
-// behind it, left has not been told so by batch at yet, and will be.
+// behind it, left has not been told so by batch at yet, and will be. If batch at has left too, left
+// has heard of it late, and hears of the one before it.
 func (m *Machine) passBy(at int, left, next Place) {
 	b := &m.batches[at]
-	if b.Next.Node != left.Node || b.Next.Batch != left.Batch {
-		return
+	linked := b.Next.Node == left.Node && b.Next.Batch == left.Batch
+	if linked {
+		b.Next = next
 	}
-	b.Next = next
-	if !b.Skipped {
-		m.tell(at)
+	switch {
+	case b.Skipped:
+		m.tell(left, b.Before)
+	case linked:
+		m.tell(next, Place{Node: m.self, Batch: b.Number})
 	}
 }
 
-// tell tells the batch behind batch at which one is before it.
-func (m *Machine) tell(at int) {
-	next, before := m.batches[at].Next, Place{Node: m.self, Batch: m.batches[at].Number}
-	if next.Node != m.self {
-		m.binding.Offer(next, before, nil, &m.fx)
+// tell tells the batch to that before is the one before it.
+func (m *Machine) tell(to, before Place) {
+	if to.Node != m.self {
+		m.binding.Offer(to, before, nil, &m.fx)
 		return
 	}
-	at = m.find(next.Batch)
-	m.batches[at].Before = before
-	m.leave(at)
+	if at := m.find(to.Batch); at >= 0 {
+		m.batches[at].Before = before
+		m.leave(at)
+	}
 }
 
 // told is how many ends of retry intervals a closed batch sees before it tells the one behind it.
@@ -191,12 +195,12 @@ func (m *Machine) retry() {
 	m.retrying = false
 	m.binding.Return(m.offered, &m.fx)
 	m.offered = nil
-	for at := range slices.Backward(m.batches) {
+	for at := range m.batches {
 		if b := &m.batches[at]; !b.Skipped && !b.Next.IsZero() {
 			if b.Stood < told {
 				b.Stood++
 				if b.Stood == told {
-					m.tell(at)
+					m.tell(b.Next, Place{Node: m.self, Batch: b.Number})
 				}
 			}
 			m.leave(at)
