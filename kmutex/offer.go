@@ -206,7 +206,7 @@ func (m *Machine) retry() {
 			m.leave(at)
 		}
 	}
-	if len(m.batches) > 0 {
+	if slices.ContainsFunc(m.batches, func(b Batch) bool { return !b.Skipped }) {
 		m.retryLater()
 	}
 }
