@@ -1,6 +1,7 @@
 package kmutex
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 )
@@ -90,7 +91,11 @@ func (m *Machine) serve() {
 
 // find returns the index of the batch with a number; -1: there is none.
 func (m *Machine) find(number uint64) int {
-	return slices.IndexFunc(m.batches, func(b Batch) bool { return b.Number == number })
+	at, ok := slices.BinarySearchFunc(m.batches, number, func(b Batch, n uint64) int { return cmp.Compare(b.Number, n) })
+	if !ok {
+		return -1
+	}
+	return at
 }
 
 // pass hands the baton to the batch next. waited: next stood behind a batch of this node; else it

@@ -81,10 +81,20 @@ func (m *Machine) use(requests *[]Request, set TokenSet) (left TokenSet) {
 
 // useUpTo grants tokens to the requests of this node's batches up to batch at.
 func (m *Machine) useUpTo(at int, set TokenSet) (left TokenSet) {
-	for i := range m.batches[:at+1] {
-		set = m.use(&m.batches[i].Requests, set)
+	left, i := set.Clone(), 0
+	for _, q := range set.Tokens() {
+		for i <= at && len(m.batches[i].Requests) == 0 {
+			i++
+		}
+		if i > at {
+			break
+		}
+		if of := &m.batches[i].Requests; m.binding.Use((*of)[0], q, &m.fx) {
+			*of = (*of)[1:]
+			left.Remove(q)
+		}
 	}
-	return set
+	return left
 }
 
 // useOffered uses the tokens that rest at the end of the line, if this node can use them by now.
