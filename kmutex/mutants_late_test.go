@@ -152,6 +152,11 @@ func TestLateMutantsAreCaught(t *testing.T) {
 			By: "^TestRandomSchedules$", Caught: "invariant 5",
 		},
 		{
+			Name: "a batch that has left does not name the one before it", File: offers,
+			Old: "\t\tm.tell(left, b.Before)\n", New: "\t\t_ = left\n",
+			By: "^TestBatchesLeave$", Caught: "invariant 5",
+		},
+		{
 			Name: "what rests at the end of the line stays there as the baton comes", File: "line.go",
 			Old: "\t\t\tm.offered = nil\n", New: "\t\t\tm.offered = m.offered.Clone()\n",
 			By: "^TestExplore$/late/n=2.*barring=1", Caught: "invariant 2|invariant 8",
