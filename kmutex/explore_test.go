@@ -635,6 +635,7 @@ func TestExplore(t *testing.T) {
 			scope{nodes: 4, k: 2, requests: 1, cancels: 1},
 			scope{nodes: 4, k: 3, requests: 1, cancels: 1},
 			scope{nodes: 3, k: 1, requests: 2, cancels: 1, probes: 1},
+			scope{nodes: 3, k: 1, requests: 2, cancels: 2, probes: 2}, // neighbours leave
 			scope{nodes: 2, k: 2, requests: 2, barring: 1, probes: 1},
 			scope{nodes: 3, k: 2, requests: 1, barring: 1, probes: 1},
 			scope{nodes: 3, k: 2, requests: 1, barring: 2},
