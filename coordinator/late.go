@@ -279,7 +279,7 @@ func (l *Late) Offer(next, before kmutex.Place, set kmutex.TokenSet, fx *kmutex.
 
 // TakeOffer implements [kmutex.Binding].
 func (l *Late) TakeOffer(m *kmutex.Message) error {
-	if m.Batch == 0 || m.Origin == 0 || m.Other == 0 {
+	if m.Batch == 0 || (m.Origin == 0) != (m.Other == 0) || m.Origin == 0 && len(m.Free) > 0 {
 		return errors.New("an offer to nobody, or of nobody")
 	}
 	if err := l.checkTokens(m.Free); err != nil {

@@ -57,6 +57,8 @@ type Machine struct {
 	// of the line. This node could not use them. retrying: the retry interval is running.
 	offered  TokenSet
 	retrying bool
+	// out: batches that are out of the line are still among batches.
+	out bool
 	// pending requests are in no batch yet.
 	pending []Request
 	// asked: the ask interval is running.
@@ -90,8 +92,8 @@ type Batch struct {
 	// Next is the batch behind this one, or a later one if nobody waits in those between. The
 	// zero Place: none yet, the batch is open and later requests of this node join it.
 	Next Place
-	// Before is a batch before this one; in those between nobody waits. The zero Place: not known
-	// (late binding).
+	// Before is a batch before this one; in those between nobody waits. The zero Place: not known, or
+	// this batch is Skipped and out of the line (late binding).
 	Before Place
 	// Skipped: Before has been told to pass this one by, since nobody waits here, and nobody ever will.
 	Skipped bool

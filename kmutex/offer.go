@@ -36,11 +36,15 @@ func (m *Machine) onOffer(msg *Message) error {
 		m.binding.Return(left, &m.fx)
 		return nil
 	}
-	m.batches[at].Before = Place{Node: msg.Origin, Batch: msg.Other}
+	before := Place{Node: msg.Origin, Batch: msg.Other}
+	if before.IsZero() && !m.batches[at].Skipped {
+		return errors.New("a batch that has not left is out of the line")
+	}
 	if len(left) == 0 {
-		m.leave(at)
+		m.put(at, before)
 		return nil
 	}
+	m.batches[at].Before = before
 	if m.baton { // what this node can use goes to its oldest batch
 		m.binding.Return(left, &m.fx)
 		left = m.binding.Shed()
@@ -57,10 +61,11 @@ func (m *Machine) onSkip(from Node, msg *Message) error {
 	if at < 0 {
 		return nil // the baton has passed that batch
 	}
-	if msg.Origin == 0 || msg.Other == 0 || msg.Origin == m.self && m.find(msg.Other) <= at {
+	left, next := Place{Node: from, Batch: msg.Number}, Place{Node: msg.Origin, Batch: msg.Other}
+	if next.Node == 0 || next.Batch == 0 || m.batches[at].leadsTo(left) && next.Node == m.self && m.find(next.Batch) <= at {
 		return errors.New("a skip to a batch that is not behind")
 	}
-	m.passBy(at, Place{Node: from, Batch: msg.Number}, Place{Node: msg.Origin, Batch: msg.Other})
+	m.passBy(at, left, next)
 	return nil
 }
 
@@ -125,6 +130,7 @@ func (m *Machine) offer() {
 // moveOn offers tokens to the batches behind batch at, and keeps at the end of the line what nobody
 // can use.
 func (m *Machine) moveOn(set TokenSet, at int) {
+	var left []uint64 // to leave when the tokens have gone on
 	for len(set) > 0 {
 		next := m.batches[at].Next
 		for _, q := range set.Tokens() {
@@ -133,30 +139,38 @@ func (m *Machine) moveOn(set TokenSet, at int) {
 		if next.IsZero() {
 			m.offered.AddAll(set)
 			m.retryLater()
-			return
-		}
-		if !m.batches[at].Skipped {
-			m.leave(at)
+			break
 		}
 		before := Place{Node: m.self, Batch: m.batches[at].Number}
-		if m.batches[at].Skipped {
-			before = m.batches[at].Before
+		if b := &m.batches[at]; b.leaves() {
+			before = b.Before
+			if !b.Skipped {
+				left = append(left, b.Number)
+			}
 		}
 		if next.Node != m.self {
 			m.binding.Offer(next, before, set, &m.fx)
-			return
+			break
 		}
 		at = m.find(next.Batch)
 		m.batches[at].Before = before
 		set = m.useUpTo(at, set)
 	}
+	for _, number := range left {
+		m.leave(m.find(number))
+	}
 }
 
-// leave takes batch at out of the line if nobody waits in it, another is behind it and the one before it
-// is known.
+// leaves reports whether b is to leave the line, or has left: nobody waits in it, another batch is behind
+// it, and the one before it is known.
+func (b *Batch) leaves() bool {
+	return len(b.Requests) == 0 && !b.Next.IsZero() && !b.Before.IsZero()
+}
+
+// leave takes batch at out of the line, if it is to leave.
 func (m *Machine) leave(at int) {
 	b := &m.batches[at]
-	if len(b.Requests) > 0 || b.Next.IsZero() || b.Before.IsZero() {
+	if !b.leaves() {
 		return
 	}
 	b.Skipped = true
@@ -167,32 +181,48 @@ func (m *Machine) leave(at int) {
 	}
 }
 
-// passBy has batch at link to next in place of the batch left, and tells next. If another batch is
-// behind it, left has not been told so by batch at yet, and will be. If batch at has left too, left
-// has heard of it late, and hears of the one before it.
+// leadsTo reports whether the batch to is behind b.
+func (b *Batch) leadsTo(to Place) bool { return b.Next.Node == to.Node && b.Next.Batch == to.Batch }
+
+// passBy has batch at link to next in place of the batch left, and tells both. If another batch is
+// behind it, left is not told by batch at yet, and will be. If batch at has left too, the one before it tells them.
 func (m *Machine) passBy(at int, left, next Place) {
 	b := &m.batches[at]
-	linked := b.Next.Node == left.Node && b.Next.Batch == left.Batch
-	if linked {
-		b.Next = next
+	if !b.leadsTo(left) {
+		return
 	}
-	switch {
-	case b.Skipped:
-		m.tell(left, b.Before)
-	case linked:
+	b.Next = next
+	if !b.Skipped {
+		m.tell(left, Place{}) // nothing leads to it any more
 		m.tell(next, Place{Node: m.self, Batch: b.Number})
 	}
 }
 
-// tell tells the batch to that before is the one before it.
+// tell tells the batch to that before is the one before it; the zero Place: to is out of the line.
 func (m *Machine) tell(to, before Place) {
 	if to.Node != m.self {
 		m.binding.Offer(to, before, nil, &m.fx)
+	} else if at := m.find(to.Batch); at >= 0 {
+		m.put(at, before)
+	}
+}
+
+// put notes which batch is before batch at, which may leave; or, before is the zero Place, that batch at
+// is out of the line.
+func (m *Machine) put(at int, before Place) {
+	m.batches[at].Before = before
+	if before.IsZero() {
+		m.out = true // others are being looked at by their places
 		return
 	}
-	if at := m.find(to.Batch); at >= 0 {
-		m.batches[at].Before = before
-		m.leave(at)
+	m.leave(at)
+}
+
+// sweep drops the batches that are out of the line.
+func (m *Machine) sweep() {
+	if m.out {
+		m.batches = slices.DeleteFunc(m.batches, func(b Batch) bool { return b.Skipped && b.Before.IsZero() })
+		m.out = false
 	}
 }
 
@@ -216,6 +246,7 @@ func (m *Machine) retry() {
 			m.leave(at)
 		}
 	}
+	m.sweep()
 	if slices.ContainsFunc(m.batches, func(b Batch) bool { return !b.Skipped }) {
 		m.retryLater()
 	}

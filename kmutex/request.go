@@ -86,11 +86,13 @@ func (m *Machine) receive(e *Event) error {
 
 // settle brings the machine to rest after an event.
 func (m *Machine) settle() {
+	m.sweep()
 	m.enterIdle()
 	m.useOffered()
 	m.serve()
 	m.pump()
 	m.offer()
+	m.sweep()
 	m.record()
 }
 

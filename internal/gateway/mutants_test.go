@@ -40,6 +40,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "after the slot was free", By: "^TestLineThatLeft$",
 		},
 		{
+			Name: "batches that have left are kept until the baton comes", File: "../../kmutex/offer.go",
+			Old: "		m.tell(left, Place{}) // nothing leads to it any more\n", New: "",
+			Caught: "keeps", By: "^TestLineThatLeft$",
+		},
+		{
 			Name: "what rests at the end of the line is not offered again", File: "../../kmutex/offer.go",
 			Old: "	m.retrying = false\n	m.binding.Return(m.offered, &m.fx)\n	m.offered = nil\n", New: "	m.retrying = false\n",
 			Caught: ".", By: "^TestOfferedAgain$",

@@ -392,6 +392,14 @@ func lineThatLeft(t *testing.T, impatient []int) {
 	wait(all[2])
 	time.Sleep(time.Second)
 	at := time.Since(began)
+	for i, n := range all {
+		p := n.pool(testPool)
+		p.mu.Lock()
+		if kept := len(p.core.Machine().State().Batches); kept > 300 {
+			t.Errorf("gateway %d keeps %d batches of clients that have left", i, kept)
+		}
+		p.mu.Unlock()
+	}
 	s.Release()
 	waits.Wait()
 	if d := time.Duration(served.Load()) - at; d > 100*time.Millisecond {
