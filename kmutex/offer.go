@@ -62,10 +62,12 @@ func (m *Machine) onSkip(from Node, msg *Message) error {
 		return nil // the baton has passed that batch
 	}
 	left, next := Place{Node: from, Batch: msg.Number}, Place{Node: msg.Origin, Batch: msg.Other}
-	if next.Node == 0 || next.Batch == 0 || m.batches[at].leadsTo(left) && next.Node == m.self && m.find(next.Batch) <= at {
+	switch behind := next.Node != m.self || m.find(next.Batch) > at; {
+	case next.Node == 0 || next.Batch == 0, !behind && !m.batches[at].Skipped && m.batches[at].leadsTo(left):
 		return errors.New("a skip to a batch that is not behind")
+	case behind: // else next is out of the line, and so is what this message is about
+		m.passBy(at, left, next)
 	}
-	m.passBy(at, left, next)
 	return nil
 }
 
