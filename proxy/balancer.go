@@ -115,7 +115,7 @@ const quietGap = 5 * time.Second
 // done ends a request to u, and notes what the request has shown of u.
 func (b *balancer) done(u *backend, v verdict, cause error) {
 	b.note(u, v, cause)
-	if u.isAgreed && v == verdictFailed {
+	if v == verdictFailed {
 		b.tell()
 	}
 }
@@ -149,9 +149,7 @@ func (b *balancer) reached(u *backend) {
 // checked notes the result of a health check, and reports whether u is coming back.
 func (b *balancer) checked(u *backend, err error) (returns bool) {
 	returns = b.noteCheck(u, err)
-	if u.isAgreed {
-		b.tell()
-	}
+	b.tell()
 	return returns
 }
 

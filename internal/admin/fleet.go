@@ -26,11 +26,11 @@ type Peers interface {
 
 const (
 	// keepRound is how long the answers of a round are used. With roundFor it bounds their age: a
-	// viewer that asks once a second gets new answers, and a lost gateway is missed within a
-	// second.
+	// viewer that asks once a second gets new answers.
 	keepRound = 400 * time.Millisecond
-	// roundFor bounds a round: gateways that have not answered by then are missing.
-	roundFor = 500 * time.Millisecond
+	// roundFor bounds a round: gateways that have not answered by then are missing. A report may take
+	// two round trips, of 300 ms, before its connection is up to speed.
+	roundFor = 900 * time.Millisecond
 	// askedAtOnce bounds the questions of a round that are under way.
 	askedAtOnce = 16
 )
