@@ -113,8 +113,8 @@ func acyclicParents(w *World) error {
 
 // oneLine checks that, from the baton and from each Request message in flight along next, each
 // batch comes at most once and in its node's order, up to an open batch. The batches that do not
-// come are skipped, and nobody waits there. With no message in flight, no skipped batch comes, unless
-// news that came late made it tell one that had gone.
+// come are skipped, and nobody waits there. With no message in flight, a skipped batch comes
+// only if the batch that it told is gone.
 func oneLine(w *World) error {
 	visited := make(map[Place]bool)
 	var starts []Place

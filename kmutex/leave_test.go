@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBatchesLeave: while one request is served, most of those that wait leave, in any order of events and
-// messages. Whenever no message is on its way, the line leads to no batch that has left it.
+// TestBatchesLeave: while one request is served, most requests behind it are cancelled, in any order
+// of events and messages. When no message is on its way, the line leads to no batch that has left it.
 func TestBatchesLeave(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 5))

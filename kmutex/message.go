@@ -35,8 +35,8 @@ const (
 	KindTokens
 	// KindOffer, late binding only, carries tokens, or none, along the line to a batch of the
 	// receiver: no batch before it can use them. It sets Free, Batch, Serial, and in Origin and Other
-	// the batch before that one. Nobody waits in those between. Without Origin: that batch has left,
-	// and is out of the line.
+	// the batch before that one. Nobody waits in those between. If Origin is 0, the receiver's
+	// batch is out of the line.
 	KindOffer
 	// KindSkip, late binding only, tells the node of Batch that nobody waits in the sender's batch
 	// Number, which is behind it, and that batch Other of Origin is behind that.

@@ -186,8 +186,9 @@ func (m *Machine) leave(at int) {
 // leadsTo reports whether the batch to is behind b.
 func (b *Batch) leadsTo(to Place) bool { return b.Next.Node == to.Node && b.Next.Batch == to.Batch }
 
-// passBy has batch at link to next in place of the batch left, and tells both. If another batch is
-// behind it, left is not told by batch at yet, and will be. If batch at has left too, the one before it tells them.
+// passBy has batch at link to next in place of the batch left, and tells both. If another batch than
+// left is behind it, nothing changes: when left comes next, batch at tells it, and left answers again.
+// If batch at has left too, the batch before it tells them.
 func (m *Machine) passBy(at int, left, next Place) {
 	b := &m.batches[at]
 	if !b.leadsTo(left) {
@@ -231,8 +232,8 @@ func (m *Machine) sweep() {
 // told is how many ends of retry intervals a closed batch sees before it tells the one behind it.
 const told = 2
 
-// retry has the tokens at the end of the line offered again, and looks after this node's batches:
-// those in which nobody waits leave, and those that stand for a whole retry interval tell the one behind.
+// retry has the tokens at the end of the line offered again, and looks after this node's batches: an
+// empty one leaves, and one that is closed for a whole retry interval tells the batch behind it.
 func (m *Machine) retry() {
 	m.retrying = false
 	m.binding.Return(m.offered, &m.fx)
