@@ -21,7 +21,7 @@ func TestDemoParts(t *testing.T) {
 	}{
 		{"demo upstream --listen " + taken, exitFailure, "in use"},
 		{"demo upstream --hold=-1s", exitUsage, "cannot be negative"},
-		{"demo upstream --every 0s", exitUsage, "--every"},
+		{"demo upstream --scv 4", exitUsage, "--scv"},
 		{"demo load http://127.0.0.1:1=many", exitUsage, `"many" is not a number of clients`},
 		{"demo load ftp://127.0.0.1:1", exitUsage, "not an http URL"},
 		{"demo load http://127.0.0.1:1=2 --duration 100ms", exitFailure, "no request was answered"},

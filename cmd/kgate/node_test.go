@@ -201,7 +201,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"pool"}, exitUsage, "Try: kgate pool --help\n"},
 		{[]string{"drain", "--timeout", "5"}, exitUsage, "--timeout \"5\": write a number and a unit"},
 		{[]string{"status", "--admin"}, exitUsage, "kgate: --admin needs a value\nTry: kgate status --help\n"},
-		{[]string{"demo", "--scv", "much"}, exitUsage, "--scv \"much\": write a number"},
+		{[]string{"plan", "--hold-scv", "much"}, exitUsage, "--hold-scv \"much\": write a number"},
 		{[]string{"status", "--admin", "localhost"}, exitUsage, "write http://HOST:PORT"},
 		{[]string{"status", "--admin", "http://127.0.0.1:1"}, exitFailure, "is it running"},
 	} {

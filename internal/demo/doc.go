@@ -1,17 +1,13 @@
 // Package demo is a sample upstream and a sample load, for the demo command, the cluster tests and the
 // benchmarks.
 //
-// Upstream is an HTTP server that holds each request for a sampled time and
+// Upstream is an HTTP server that holds each request for a while and
 // counts its own concurrency, so that the upstream and not the gateway is the
-// judge of "at most k". Load is a closed system of clients, as in the papers:
+// judge of "at most k". Run is a closed system of clients, as in the papers:
 // each client asks, waits for its answer, and asks again. It measures
 // access times, the time from a request to its admission.
 //
 // # Model
-//
-// Hold times have a mean and a squared coefficient of variation (SCV, variance
-// divided by the squared mean): 0 is constant, 1 exponential. Samples come from a seeded source, in order of
-// arrival.
 //
 // The upstream's request is in flight from the entry of its handler until just
 // before its last byte is handed to the network: from then on the next request

@@ -2,22 +2,15 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"testing"
 	"time"
 )
 
-func startUpstream(t *testing.T, cfg UpstreamConfig) (*Upstream, string) {
+func startUpstream(t *testing.T, hold time.Duration) (*Upstream, string) {
 	t.Helper()
-	u, err := NewUpstream(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := &Upstream{Hold: hold}
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)
 	return u, s.URL
@@ -26,39 +19,31 @@ func startUpstream(t *testing.T, cfg UpstreamConfig) (*Upstream, string) {
 // TestLoadClosedSystem: n clients keep n requests in flight;
 // they count what the upstream counts, and nobody waits for admission.
 func TestLoadClosedSystem(t *testing.T) {
-	u, url := startUpstream(t, UpstreamConfig{Hold: 20 * time.Millisecond, SCV: 1, K: 8, Seed: 1})
-	var served Stats
+	u, url := startUpstream(t, 20*time.Millisecond)
+	var began, ended Stats
 	res, err := Run(t.Context(), LoadConfig{
 		Targets:  []Target{{Name: "a", URL: url, Clients: 6}, {URL: url + "/x", Clients: 2}},
 		Warmup:   50 * time.Millisecond,
 		Duration: time.Second,
-		Opened:   u.Reset,
-		Closed:   func() { served = u.Stats() },
+		Opened:   func() { began = u.Stats() },
+		Closed:   func() { ended = u.Stats() },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if served.Max != 8 || served.Busy <= 0 || served.Busy > 1 {
-		t.Errorf("upstream: %+v, want 8 in flight", served)
-	}
-	if got := res.Overall.Access.Count; got == 0 || res.Overall.Errors() != 0 {
-		t.Errorf("%d answers, failed %v", got, res.Overall.Failed)
+	all, served := res.Overall, ended.Served-began.Served
+	if ended.Max != 8 || all.Count == 0 || all.Errors != 0 || u.Stats().InFlight != 0 {
+		t.Errorf("upstream: %+v, want 8 in flight; %d answers, failed %v", ended, all.Count, all.Failed)
 	}
 	// A busy machine does some between the ends of their windows.
-	if d := int64(res.Overall.Access.Count) - served.Served; max(d, -d) > 16+served.Served/4 {
-		t.Errorf("clients count %d answers, the upstream %d", res.Overall.Access.Count, served.Served)
+	if d := int64(all.Count) - served; max(d, -d) > 16+served/4 {
+		t.Errorf("clients count %d answers, the upstream %d", all.Count, served)
 	}
-	if a, all := res.Targets[0], res.Overall; a.Name != "a" || a.Access.Count+res.Targets[1].Access.Count != all.Access.Count {
+	if a := res.Targets[0]; a.Name != "a" || a.Count+res.Targets[1].Count != all.Count {
 		t.Errorf("targets %+v do not add up to %+v", res.Targets, all)
 	}
-	if res.Targets[1].Name != url+"/x" {
-		t.Errorf("name %q", res.Targets[1].Name)
-	}
-	if res.Overall.Access.Mean > 10*time.Millisecond {
-		t.Errorf("access %v: the hold is not subtracted", res.Overall.Access.Mean)
-	}
-	if got := u.Stats().InFlight; got != 0 {
-		t.Errorf("%d in flight after the end", got)
+	if all.Mean > 10*time.Millisecond {
+		t.Errorf("access %v: the hold is not subtracted", all.Mean)
 	}
 }
 
@@ -78,17 +63,15 @@ func TestLoadErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.Targets[0].Failed[503] < 3 || res.Targets[1].Failed[0] < 1 || res.Overall.Access.Count != 0 {
-		t.Errorf("got %+v", res.Overall)
-	}
-	if res.Overall.Errors() != res.Targets[0].Failed[503]+res.Targets[1].Failed[0] {
-		t.Errorf("errors do not add up: %+v", res.Overall)
+	refused, none := res.Targets[0].Failed[503], res.Targets[1].Failed[0]
+	if all := res.Overall; refused < 3 || none < 1 || all.Count != 0 || all.Errors != refused+none {
+		t.Errorf("got %+v", res)
 	}
 }
 
 // TestLoadStop: a stopped run waits for requests under way.
 func TestLoadStop(t *testing.T) {
-	u, url := startUpstream(t, UpstreamConfig{Hold: 50 * time.Millisecond})
+	u, url := startUpstream(t, 50*time.Millisecond)
 	end := make(chan struct{})
 	go func() {
 		for u.Stats().Served <= 3 { // a client has its answer: it has asked again
@@ -97,14 +80,14 @@ func TestLoadStop(t *testing.T) {
 		close(end)
 	}()
 	res, err := Run(t.Context(), LoadConfig{Targets: []Target{{URL: url, Clients: 3}}, Duration: time.Hour, Stop: end})
-	if s := u.Stats(); err != nil || res.Overall.Access.Count == 0 || s.Aborted > 0 {
-		t.Errorf("%v, %d answers, %+v", err, res.Overall.Access.Count, s)
+	if s := u.Stats(); err != nil || res.Overall.Count == 0 || s.Aborted > 0 || s.InFlight > 0 {
+		t.Errorf("%v, %d answers, %+v", err, res.Overall.Count, s)
 	}
 }
 
 // TestLoadCancel: the end of the context ends the run, at once.
 func TestLoadCancel(t *testing.T) {
-	u, url := startUpstream(t, UpstreamConfig{Hold: time.Hour})
+	u, url := startUpstream(t, time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for u.Stats().InFlight < 3 {
@@ -112,127 +95,24 @@ func TestLoadCancel(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := Run(ctx, LoadConfig{Targets: []Target{{URL: url, Clients: 3}}, Duration: time.Hour}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+	if res, err := Run(ctx, LoadConfig{Targets: []Target{{URL: url, Clients: 3}}, Duration: time.Hour, Drain: time.Hour}); err != nil || res.Overall.Count > 0 {
+		t.Errorf("%v, %+v", err, res)
 	}
 }
 
-func TestLoadValidate(t *testing.T) {
-	for _, cfg := range []LoadConfig{
-		{},
-		{Duration: time.Second, Targets: []Target{{URL: "https://x"}}},
-		{Duration: time.Second, Targets: []Target{{URL: "http://x", Clients: -1}}},
-		{Duration: 0, Targets: []Target{{URL: "http://x"}}},
-		{Duration: time.Second, Warmup: -1, Targets: []Target{{URL: "http://x"}}},
-	} {
-		if _, err := Run(t.Context(), cfg); err == nil {
-			t.Errorf("%+v is accepted", cfg)
-		}
+func TestSummary(t *testing.T) {
+	var c, d client
+	for i := time.Duration(1000); i > 0; i -= 2 {
+		c.waits, d.waits = append(c.waits, i), append(d.waits, i-1)
 	}
-}
-
-func TestUpstreamValidate(t *testing.T) {
-	for _, cfg := range []UpstreamConfig{{Hold: -1}, {SCV: -1}, {SCV: 4}, {K: -1}, {BodyBytes: -1}} {
-		if _, err := NewUpstream(cfg); err == nil {
-			t.Errorf("%+v is accepted", cfg)
-		}
+	c.failed = map[int]int{503: 2}
+	got := summarize("all", []*client{&c, &d}, 2*time.Second)
+	if got.Count != 1000 || got.PerSecond != 500 || got.Mean != 500 || got.P50 != 500 || got.P99 != 990 || got.Max != 1000 || got.Spread() != 500 || got.Errors != 2 {
+		t.Errorf("%+v", got)
 	}
-}
-
-// TestUpstreamHold: 200,000 exponential times have the mean and the SCV, and a seed decides them.
-func TestUpstreamHold(t *testing.T) {
-	const n, mean = 200_000, 40 * time.Millisecond
-	u, _ := startUpstream(t, UpstreamConfig{Hold: mean, SCV: 1, Seed: 7})
-	again, _ := startUpstream(t, UpstreamConfig{Hold: mean, SCV: 1, Seed: 7})
-	var sum, squares float64
-	for range n {
-		d := u.hold()
-		if d < 0 || d != again.hold() {
-			t.Fatalf("%v, and another with the same seed", d)
-		}
-		x := float64(d) / float64(mean)
-		sum += x
-		squares += x * x
-	}
-	if m := sum / n; m < 0.99 || m > 1.01 || squares/n-m*m < 0.96 || squares/n-m*m > 1.04 {
-		t.Errorf("mean %v of %v, variance %v", m, mean, squares/n-m*m)
-	}
-}
-
-// TestUpstreamAnswer: it is whole, says how long it was held, and counts until its last byte.
-func TestUpstreamAnswer(t *testing.T) {
-	u, url := startUpstream(t, UpstreamConfig{Hold: 20 * time.Millisecond, BodyBytes: 10})
-	defer http.DefaultClient.CloseIdleConnections()
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if held, bad := strconv.ParseFloat(res.Header.Get(HoldHeader), 64); err != nil || string(b) != "ok\nok\nok\no" || bad != nil || held < 20 {
-		t.Errorf("body %q, held for %v, %v, %v", b, held, err, bad)
-	}
-	if s := u.Stats(); s.InFlight != 0 || s.Served != 1 {
-		t.Errorf("after the last byte: %+v", s)
-	}
-}
-
-// TestUpstreamEndpoints: another process reads and resets the counts.
-func TestUpstreamEndpoints(t *testing.T) {
-	_, url := startUpstream(t, UpstreamConfig{K: 2})
-	defer http.DefaultClient.CloseIdleConnections()
-	get := func() (s Stats) {
-		t.Helper()
-		res, err := http.Get(url + "/stats")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		if err := json.NewDecoder(res.Body).Decode(&s); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	for range 3 {
-		res, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-	}
-	if s := get(); s.Served != 3 || s.Max != 1 {
-		t.Errorf("got %+v", s)
-	}
-	res, err := http.Post(url+"/reset", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	if s := get(); s.Served != 0 || s.Max != 0 {
-		t.Errorf("after reset: %+v", s)
-	}
-}
-
-func TestQuantiles(t *testing.T) {
-	var sample []time.Duration
-	for i := 1000; i > 0; i-- {
-		sample = append(sample, time.Duration(i))
-	}
-	got := summarize(sample)
-	want := Times{Count: 1000, Mean: 500, P50: 500, P99: 990, Max: 1000}
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if got.Spread() != 500 {
-		t.Errorf("spread %v", got.Spread())
-	}
-	if odd := summarize([]time.Duration{3, 1, 2}); odd.P50 != 2 || odd.P99 != 3 {
-		t.Errorf("three samples: %+v", odd)
-	}
-	if one := summarize([]time.Duration{7}); one.P50 != 7 || one.P99 != 7 {
-		t.Errorf("one sample: %+v", one)
-	}
-	if none := summarize(nil); none != (Times{}) {
-		t.Errorf("no sample: %+v", none)
+	odd := summarize("", []*client{{waits: []time.Duration{3, 1, 2}}}, time.Second)
+	one := summarize("", []*client{{waits: []time.Duration{7}}}, time.Second)
+	if odd.P50 != 2 || odd.P99 != 3 || one.P50 != 7 || one.P99 != 7 {
+		t.Errorf("three samples: %+v; one: %+v", odd, one)
 	}
 }

@@ -1,13 +1,11 @@
 package demo
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -16,103 +14,88 @@ import (
 // request.
 const HoldHeader = "Demo-Hold-Ms"
 
-// UpstreamConfig of an Upstream.
-type UpstreamConfig struct {
-	// Hold is how long requests are held, on average.
-	Hold time.Duration
-	// SCV of that time: its variance divided by its squared mean. 0 is constant, 1
-	// exponential.
-	SCV float64
-	// Seed of the hold times.
-	Seed uint64
-	// K is the number of slots that Stats.Busy refers to; 0 if unknown. It
-	// limits nothing.
-	K int
-	// BodyBytes is the size of an answer, default 3 ("ok\n").
-	BodyBytes int
+// Stats are an upstream's counts.
+type Stats struct {
+	// InFlight requests now, and the most that were ever in flight at once.
+	InFlight int `json:"in_flight"`
+	Max      int `json:"max"`
+	// Served counts requests answered in full, Aborted requests whose client left before.
+	Served  int64 `json:"served"`
+	Aborted int64 `json:"aborted"`
+	// Held is the time that all requests together were in flight until At.
+	Held time.Duration `json:"-"`
+	At   time.Time     `json:"-"`
+}
+
+// Busy returns which part of k slots was in use since an earlier time, on average.
+func (s Stats) Busy(earlier Stats, k int) float64 {
+	return float64(s.Held-earlier.Held) / float64(s.At.Sub(earlier.At)) / float64(k)
 }
 
 // Upstream is an http.Handler that holds each request for a while and counts its concurrent requests.
-//
-// GET /stats answers with its Stats as JSON, POST /reset begins a new window;
-// neither is counted.
+// GET /stats answers with its Stats as JSON, and is not counted.
 type Upstream struct {
-	cfg   UpstreamConfig
-	meter *meter
-	body  []byte
+	// Hold is how long requests are held, on average.
+	Hold time.Duration
+	// SCV of that time, the variance divided by the squared mean: 0 is constant, 1 exponential.
+	SCV int
 
-	mu  sync.Mutex
-	rng *rand.Rand
+	mu    sync.Mutex
+	stats Stats
+	rng   rand.PCG // the same times in each run, in order of arrival
 }
 
-var _ http.Handler = (*Upstream)(nil)
+// Stats returns the counts since the first request.
+func (u *Upstream) Stats() Stats { return u.count(func(*Stats) {}) }
 
-// NewUpstream returns an Upstream.
-func NewUpstream(cfg UpstreamConfig) (*Upstream, error) {
-	switch {
-	case cfg.SCV != 0 && cfg.SCV != 1:
-		return nil, errors.New("demo: the squared coefficient of variation is 0 (constant) or 1 (exponential)")
-	case cfg.Hold < 0 || cfg.K < 0 || cfg.BodyBytes < 0:
-		return nil, errors.New("demo: an upstream's Hold, K and BodyBytes cannot be negative")
-	}
-	size := cmp.Or(cfg.BodyBytes, 3)
-	return &Upstream{
-		cfg:   cfg,
-		rng:   rand.New(rand.NewPCG(cfg.Seed, 0x6b67617465)),
-		meter: newMeter(cfg.K, time.Now),
-		body:  []byte(strings.Repeat("ok\n", size/3+1))[:size],
-	}, nil
-}
-
-// hold returns how long the next request is held.
-func (u *Upstream) hold() time.Duration {
-	if u.cfg.SCV == 0 {
-		return u.cfg.Hold
-	}
+// count changes the counts. The clock is read under the lock: read before it, two callers could come out of order.
+func (u *Upstream) count(change func(*Stats)) Stats {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return time.Duration(u.rng.ExpFloat64() * float64(u.cfg.Hold))
+	now := time.Now()
+	if u.stats.InFlight > 0 {
+		u.stats.Held += time.Duration(u.stats.InFlight) * now.Sub(u.stats.At)
+	}
+	u.stats.At = now
+	change(&u.stats)
+	u.stats.Max = max(u.stats.Max, u.stats.InFlight)
+	return u.stats
 }
-
-// Stats returns the counts of the current window.
-func (u *Upstream) Stats() Stats { return u.meter.stats() }
-
-// Reset begins a new window.
-func (u *Upstream) Reset() { u.meter.reset() }
 
 // ServeHTTP implements http.Handler.
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.URL.Path == "/stats" && r.Method == http.MethodGet:
+	if r.URL.Path == "/stats" {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(u.Stats()) // fails only if the asker is gone
-	case r.URL.Path == "/reset" && r.Method == http.MethodPost:
-		u.Reset()
-		w.WriteHeader(http.StatusNoContent)
-	default:
-		u.serve(w, r)
+		return
 	}
-}
-
-func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
-	served := false
-	u.meter.enter()
-	entered := time.Now()
+	hold := u.Hold
+	entered := u.count(func(s *Stats) {
+		s.InFlight++
+		if u.SCV > 0 {
+			hold = time.Duration(rand.New(&u.rng).ExpFloat64() * float64(u.Hold))
+		}
+	}).At
 	select {
-	case <-time.After(u.hold()):
-		served = r.Context().Err() == nil
+	case <-time.After(hold):
 	case <-r.Context().Done():
 	}
-	first, last := u.body[:len(u.body)-1], u.body[len(u.body)-1:]
-	if served {
+	err := r.Context().Err()
+	if err == nil {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Content-Length", strconv.Itoa(len(u.body)))
+		w.Header().Set("Content-Length", "3")
 		w.Header().Set(HoldHeader, strconv.FormatFloat(float64(time.Since(entered))/float64(time.Millisecond), 'f', 3, 64))
-		_, err := w.Write(first)
-		served = err == nil
+		_, err = io.WriteString(w, "ok")
 	}
-	u.meter.leave(served) // with the last byte the gateway may admit the next request
-	if served {
-		_, _ = w.Write(last)
+	u.count(func(s *Stats) {
+		s.InFlight--
+		if err == nil {
+			s.Served++
+		} else {
+			s.Aborted++
+		}
+	})
+	if err == nil {
+		_, _ = io.WriteString(w, "\n") // with the last byte the gateway may admit the next request
 	}
 }

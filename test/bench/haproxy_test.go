@@ -113,11 +113,11 @@ func BenchmarkFairness(b *testing.B) {
 // returns runs the clients and returns the row of the table.
 func (c contender) prepare(b *testing.B, split []int) func() string {
 	b.Helper()
-	u, upstream := cluster.ServeUpstream(b, demo.UpstreamConfig{Hold: holdTime, SCV: 1, Seed: 3, K: slots})
-	var stats demo.Stats
+	u, upstream := cluster.ServeUpstream(b, &demo.Upstream{Hold: holdTime, SCV: 1})
+	var began, ended demo.Stats
 	cfg := demo.LoadConfig{
 		Warmup: 3 * time.Second, Duration: 10 * time.Second,
-		Opened: u.Reset, Closed: func() { stats = u.Stats() },
+		Opened: func() { began = u.Stats() }, Closed: func() { ended = u.Stats() },
 	}
 	for i, url := range c.urls(b, upstream) {
 		cfg.Targets = append(cfg.Targets, demo.Target{URL: url, Clients: split[i]})
@@ -128,7 +128,7 @@ func (c contender) prepare(b *testing.B, split []int) func() string {
 			b.Error(err)
 			return c.name
 		}
-		if r.Overall.Errors() > 0 {
+		if r.Overall.Errors > 0 {
 			b.Errorf("%s: failed by status: %v", c.name, r.Overall.Failed)
 		}
 		waits, clients := "", ""
@@ -139,15 +139,15 @@ func (c contender) prepare(b *testing.B, split []int) func() string {
 				separator = ""
 			}
 			clients += fmt.Sprintf("%s%d", separator, split[i])
-			if s.Access.Count == 0 {
+			if s.Count == 0 {
 				waits += separator + "-"
 				continue
 			}
-			mean := millis(s.Access.Mean)
+			mean := millis(s.Mean)
 			least, most = min(least, mean), max(most, mean)
 			waits += fmt.Sprintf("%s%.0f", separator, mean)
 		}
 		return fmt.Sprintf("%s\t%s\t%s\t%.2f\t%.2f\t%.1f %%\t%d", c.name, clients, waits, most/least,
-			float64(r.Overall.Access.Spread())/float64(r.Overall.Access.Mean), 100*stats.Busy, stats.Max)
+			float64(r.Overall.Spread())/float64(r.Overall.Mean), 100*ended.Busy(began, slots), ended.Max)
 	}
 }

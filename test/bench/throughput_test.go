@@ -79,12 +79,12 @@ func (s *system) round(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if r.Overall.Errors() > 0 {
+	if r.Overall.Errors > 0 {
 		b.Errorf("%s: failed by status: %v", s.name, r.Overall.Failed)
 	}
 	s.perSecond = append(s.perSecond, r.Overall.PerSecond)
-	s.p50 = append(s.p50, millis(r.Overall.Access.P50))
-	s.p99 = append(s.p99, millis(r.Overall.Access.P99))
+	s.p50 = append(s.p50, millis(r.Overall.P50))
+	s.p99 = append(s.p99, millis(r.Overall.P99))
 	s.cpu = append(s.cpu, float64(used.Microseconds())/(r.Overall.PerSecond*window.Seconds()))
 	s.count(s.metrics(b).Since(before))
 }

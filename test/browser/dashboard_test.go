@@ -32,7 +32,7 @@ func TestDashboard(t *testing.T) {
 	chrome := browser(t)
 	script := bundle(t)
 	const k = 6
-	_, upstream := cluster.ServeUpstream(t, demo.UpstreamConfig{Hold: 200 * time.Millisecond, SCV: 1, Seed: 6, K: k})
+	_, upstream := cluster.ServeUpstream(t, &demo.Upstream{Hold: 200 * time.Millisecond, SCV: 1})
 	c := cluster.Start(t, cluster.Options{K: k, Upstream: upstream, Durable: true, Lease: 6 * time.Second})
 	p := prometheus.StartPrometheus(t, c.Gateways, prometheus.Classic, prometheus.Hasten(t, "rules.yaml"), prometheus.Hasten(t, "alerts.yaml"))
 	began := time.Now()

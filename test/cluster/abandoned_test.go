@@ -32,7 +32,7 @@ func abandon(t *testing.T, gateways int) {
 		every      = 4 * time.Second // longer than a lease, shorter than a time to live
 		longest    = time.Minute
 	)
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	_, url := ServeUpstream(t, &demo.Upstream{})
 	c := Start(t, Options{Gateways: gateways, K: 1, Upstream: url, Lease: lease, Durable: true, QueueTimeout: longest})
 	o := newOffice(t, c.Gateways)
 	tk := o.request(t, PoolName, ttl)

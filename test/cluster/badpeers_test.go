@@ -160,7 +160,7 @@ func TestBadPeers(t *testing.T) {
 
 	_, most, total := judge.Counts()
 	t.Logf("meanwhile %d requests reached the upstream, most in flight %d (k %d), failed %v", total, most, k, load.Overall.Failed)
-	if load.Overall.Errors() > 0 || most > k {
+	if load.Overall.Errors > 0 || most > k {
 		t.Errorf("failed %v, most in flight %d", load.Overall.Failed, most)
 	}
 	for i, g := range c.Gateways {

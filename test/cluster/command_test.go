@@ -63,7 +63,7 @@ func simple(upstream string, more ...string) []string {
 
 // TestServeWithoutFile runs a gateway by flags alone, and asks it for its status.
 func TestServeWithoutFile(t *testing.T) {
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 5 * time.Millisecond, K: 3})
+	u, url := ServeUpstream(t, &demo.Upstream{Hold: 5 * time.Millisecond})
 	g := launch(t, "alone", []string{Binary(t)}, simple(url), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -74,8 +74,8 @@ func TestServeWithoutFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Overall.Errors() > 0 || r.Overall.Access.Count == 0 || u.Stats().Max != 3 {
-		t.Errorf("%d answers, failed %v, most in flight %d", r.Overall.Access.Count, r.Overall.Failed, u.Stats().Max)
+	if r.Overall.Errors > 0 || r.Overall.Count == 0 || u.Stats().Max != 3 {
+		t.Errorf("%d answers, failed %v, most in flight %d", r.Overall.Count, r.Overall.Failed, u.Stats().Max)
 	}
 
 	out, said, code := run(t, "status", "--json", "--admin", "http://"+g.Admin)

@@ -23,7 +23,7 @@ func TestMisuse(t *testing.T) {
 		t.Skip("takes several seconds")
 	}
 	t.Parallel()
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	_, url := ServeUpstream(t, &demo.Upstream{})
 	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url})
 	c.Causes("a gateway of another cluster is not let in", "the gateway cannot go on")
 	joins := c.joins()
@@ -216,7 +216,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 2
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
+	u, url := ServeUpstream(t, &demo.Upstream{Hold: 50 * time.Millisecond})
 	c := Start(t, Options{Gateways: 2, K: k, Upstream: url, Durable: true})
 	c.Causes("the gateway cannot go on", "the disk of data_dir is nearly full")
 	d := mountDisk(t, c.DataDir("gw-3"), 256<<10)

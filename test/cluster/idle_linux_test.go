@@ -30,7 +30,7 @@ func BenchmarkIdle(b *testing.B) {
 			if err := os.WriteFile(file, key, 0o600); err != nil {
 				b.Fatal(err)
 			}
-			_, url := ServeUpstream(b, demo.UpstreamConfig{})
+			_, url := ServeUpstream(b, &demo.Upstream{})
 			c := Start(b, Options{Gateways: size, K: 10, Upstream: url, Durable: true, KeyFile: file, Lease: 3 * time.Second})
 			time.Sleep(5 * time.Second) // what joining has begun is over
 			s, err := c.Gateways[0].Status(b.Context())

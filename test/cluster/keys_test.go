@@ -31,7 +31,7 @@ func TestKeyReplaced(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
+	u, url := ServeUpstream(t, &demo.Upstream{Hold: 50 * time.Millisecond})
 	old, next := clusterkey.New(), clusterkey.New()
 	file := filepath.Join(t.TempDir(), "cluster.key")
 	write := func(keys ...string) { replace(t, file, keys...) }
@@ -59,10 +59,10 @@ func TestKeyReplaced(t *testing.T) {
 	}
 	expectOutside(t, c, c.LaunchStranger(t, "stale", func(o *Options) { o.KeyFile = stale }))
 	load := stop()
-	if most := u.Stats().Max; load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || most != k {
-		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, most, k)
+	if most := u.Stats().Max; load.Overall.Errors > 0 || load.Overall.Count == 0 || most != k {
+		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Count, load.Overall.Failed, most, k)
 	}
-	t.Logf("%d answers, none failed, while the key was replaced", load.Overall.Access.Count)
+	t.Logf("%d answers, none failed, while the key was replaced", load.Overall.Count)
 }
 
 // soon is how long a gateway has to follow its files.
@@ -129,7 +129,7 @@ func TestCertificatesReplaced(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
+	u, url := ServeUpstream(t, &demo.Upstream{Hold: 50 * time.Millisecond})
 	dir := t.TempDir()
 	write := func(name string, parts ...string) string {
 		t.Helper()
@@ -187,10 +187,10 @@ func TestCertificatesReplaced(t *testing.T) {
 		_ = conn.Close()
 	}
 	load := stop()
-	if most := u.Stats().Max; load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || most != k {
-		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, most, k)
+	if most := u.Stats().Max; load.Overall.Errors > 0 || load.Overall.Count == 0 || most != k {
+		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Count, load.Overall.Failed, most, k)
 	}
-	t.Logf("%d answers, none failed, while everything was replaced", load.Overall.Access.Count)
+	t.Logf("%d answers, none failed, while everything was replaced", load.Overall.Count)
 }
 
 // certificateIn returns the first certificate of a PEM file.

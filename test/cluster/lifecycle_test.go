@@ -53,7 +53,7 @@ func TestJoinUnderLoad(t *testing.T) {
 	t.Logf("longest time between admissions %v before, %v around the join (aim %v); ready after %v; failed %v, most in flight %d",
 		before.Round(time.Millisecond), during.Round(time.Millisecond), aim, ready.Round(time.Millisecond), load.Overall.Failed, most)
 	timing.Within(t, "the longest time between admissions", during, bound)
-	if load.Overall.Errors() > 0 || most != k {
+	if load.Overall.Errors > 0 || most != k {
 		t.Errorf("failed %v, most in flight %d; k is %d", load.Overall.Failed, most, k)
 	}
 }
@@ -61,7 +61,7 @@ func TestJoinUnderLoad(t *testing.T) {
 // busyCluster is three gateways with an upstream whose answers take a while.
 func busyCluster(t *testing.T, k int, opt Options) (*Cluster, *demo.Upstream) {
 	t.Helper()
-	u, url := serveSlowly(t, demo.UpstreamConfig{Hold: 60 * time.Millisecond, SCV: 1, Seed: 5, K: k}, 16<<10)
+	u, url := serveSlowly(t, &demo.Upstream{Hold: 60 * time.Millisecond, SCV: 1}, 16<<10)
 	opt.K, opt.Upstream = k, url
 	return Start(t, opt), u
 }
@@ -84,7 +84,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	t.Parallel()
 	const k, slowK = 6, 4
-	slow, slowURL := serveSlowly(t, demo.UpstreamConfig{Hold: 800 * time.Millisecond, K: slowK}, 64<<10)
+	slow, slowURL := serveSlowly(t, &demo.Upstream{Hold: 800 * time.Millisecond}, 64<<10)
 	c, u := busyCluster(t, k, Options{Durable: true, Pools: []Pool{{Name: "slow", K: slowK, Upstream: slowURL}}})
 	var urls, slowURLs []string
 	for _, g := range c.Gateways {
@@ -164,7 +164,7 @@ func TestAllRestart(t *testing.T) {
 		t.Run(how.String(), func(t *testing.T) {
 			t.Parallel()
 			const k = 6
-			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
+			u, url := ServeUpstream(t, &demo.Upstream{Hold: 50 * time.Millisecond})
 			c := Start(t, Options{K: k, Upstream: url, Durable: true})
 			stop := background(t, c, 30)
 			Span(t, time.Second)

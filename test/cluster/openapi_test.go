@@ -25,7 +25,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Skip("starts real gateways")
 	}
 	t.Parallel()
-	_, upstream := ServeUpstream(t, demo.UpstreamConfig{})
+	_, upstream := ServeUpstream(t, &demo.Upstream{})
 	c := Start(t, Options{Gateways: 2, K: 1, Upstream: upstream})
 	d := describedBy(t, c.Gateways[0])
 

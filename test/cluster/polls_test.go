@@ -61,7 +61,7 @@ func pollElsewhere(t *testing.T, tickets, polls, holders int, lasts time.Duratio
 	if err := os.WriteFile(key, []byte(clusterkey.New()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	_, url := ServeUpstream(t, &demo.Upstream{})
 	c := Start(t, Options{K: 1, Upstream: url, KeyFile: key, Lease: lease, Pools: []Pool{
 		{Name: "files", K: holders + 1, Upstream: url, Settings: "tickets: true, queue: {per_client: {tickets: 0}}"},
 	}})

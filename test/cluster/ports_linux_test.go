@@ -17,7 +17,7 @@ import (
 // over UDP not at all.
 func TestOnePort(t *testing.T) {
 	t.Parallel()
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	_, url := ServeUpstream(t, &demo.Upstream{})
 	c := Start(t, Options{Gateways: 2, K: 1, Upstream: url})
 	for _, g := range c.Gateways {
 		var want []string

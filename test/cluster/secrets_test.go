@@ -22,7 +22,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Skip("starts a real gateway")
 	}
 	t.Parallel()
-	_, upstream := ServeUpstream(t, demo.UpstreamConfig{})
+	_, upstream := ServeUpstream(t, &demo.Upstream{})
 	dir := t.TempDir()
 	if out, errs, code := run(t, "keygen", "--dir", dir, "--ca", "--token", "--peer", "gw"); code != 0 {
 		t.Fatal(out, errs)

@@ -17,7 +17,7 @@ import (
 // lease, serves, and ends when it is told to.
 func TestNobodyReadsTheLog(t *testing.T) {
 	t.Parallel()
-	_, url := ServeUpstream(t, demo.UpstreamConfig{Hold: time.Millisecond, K: 1})
+	_, url := ServeUpstream(t, &demo.Upstream{Hold: time.Millisecond})
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

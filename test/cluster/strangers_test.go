@@ -68,7 +68,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 	t.Parallel()
 	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: 50 * time.Millisecond, K: k})
+	u, url := ServeUpstream(t, &demo.Upstream{Hold: 50 * time.Millisecond})
 	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t)})
 	stop := background(t, c, 30)
 	expectOutside(t, c, c.LaunchStranger(t, "plaintext", func(o *Options) { o.TLS = nil }))
@@ -78,8 +78,8 @@ func TestMutualTLS(t *testing.T) {
 		foreigner(t, g.Peer)
 	}
 	load := stop()
-	if load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || u.Stats().Max != k {
-		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, u.Stats().Max, k)
+	if load.Overall.Errors > 0 || load.Overall.Count == 0 || u.Stats().Max != k {
+		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Count, load.Overall.Failed, u.Stats().Max, k)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -91,7 +91,7 @@ func TestMutualTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	plaintext, foreign := sum.Sum("kgate_peer_refused_total", `cause="plaintext_on_tls_port"`), sum.Sum("kgate_peer_refused_total", `cause="certificate"`)
-	t.Logf("%d answers; refused: %v in plaintext, %v with a foreign certificate", load.Overall.Access.Count, plaintext, foreign)
+	t.Logf("%d answers; refused: %v in plaintext, %v with a foreign certificate", load.Overall.Count, plaintext, foreign)
 	if plaintext < float64(len(c.Gateways)) || foreign == 0 {
 		t.Error("refusals are not counted")
 	}

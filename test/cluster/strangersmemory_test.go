@@ -15,7 +15,7 @@ import (
 func TestStrangersMemory(t *testing.T) {
 	t.Parallel()
 	const most = 70 << 20
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	_, url := ServeUpstream(t, &demo.Upstream{})
 	c := Start(t, Options{Gateways: 2, K: 1, Upstream: url})
 	g := c.Gateways[0]
 	for i := range 16 {

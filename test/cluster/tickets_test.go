@@ -151,7 +151,7 @@ func TestTickets(t *testing.T) {
 	)
 	lease := Lease(time.Second)
 	waiting := Count(t, "KGATE_TICKETS", 200, 1000)
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	_, url := ServeUpstream(t, &demo.Upstream{})
 	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease, TicketTTL: ttl})
 	o := newOffice(t, c.Gateways)
 	tickets := make([]*ticket, 0, k+waiting)
@@ -338,7 +338,7 @@ func TestExecOutlivesGateway(t *testing.T) {
 		t.Skip("takes several seconds")
 	}
 	t.Parallel()
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	_, url := ServeUpstream(t, &demo.Upstream{})
 	lease := Lease(time.Second)
 	c := Start(t, Options{K: 1, Upstream: url, Lease: lease})
 	end := filepath.Join(t.TempDir(), "end") // what the command waits for

@@ -21,10 +21,7 @@ type Unequal struct {
 // average.
 func NewUnequal(t *testing.T, k int) (x *Unequal, url string) {
 	t.Helper()
-	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: 40 * time.Millisecond, SCV: 1, Seed: 3, K: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := &demo.Upstream{Hold: 40 * time.Millisecond, SCV: 1}
 	judge, _, url := NewJudge(t, u)
 	return &Unequal{k, u, judge}, url
 }
@@ -39,8 +36,8 @@ func (x *Unequal) Handler() http.Handler { return x.judge.around(x.u) }
 func (x *Unequal) Run(t *testing.T, addresses []string, window time.Duration, within float64) {
 	t.Helper()
 	clients := map[int][]int{3: {63, 18, 9}, 5: {45, 18, 9, 9, 9}}[len(addresses)]
-	var stats demo.Stats
-	load := demo.LoadConfig{Warmup: time.Second, Duration: window, Opened: x.u.Reset, Closed: func() { stats = x.u.Stats() }}
+	var began, ended demo.Stats
+	load := demo.LoadConfig{Warmup: time.Second, Duration: window, Opened: func() { began = x.u.Stats() }, Closed: func() { ended = x.u.Stats() }}
 	for i, url := range addresses {
 		load.Targets = append(load.Targets, demo.Target{URL: url, Clients: clients[i]})
 	}
@@ -48,13 +45,13 @@ func (x *Unequal) Run(t *testing.T, addresses []string, window time.Duration, wi
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := result.Overall.Errors(); n > 0 {
+	if n := result.Overall.Errors; n > 0 {
 		t.Errorf("%d failed: %v", n, result.Overall.Failed)
 	}
 	if _, most, total := x.judge.Counts(); most != x.k {
 		t.Errorf("of %d requests at most %d were in flight at the upstream, k is %d", total, most, x.k)
 	}
-	mean := result.Overall.Access.Mean
+	mean := result.Overall.Mean
 	if !Soak() {
 		within = 0.5
 		if window < 3*mean {
@@ -63,10 +60,10 @@ func (x *Unequal) Run(t *testing.T, addresses []string, window time.Duration, wi
 		}
 	}
 	for i, s := range result.Targets {
-		t.Logf("%d clients: %d answers, mean wait %v", clients[i], s.Access.Count, s.Access.Mean.Round(100*time.Microsecond))
-		if off := math.Abs(float64(s.Access.Mean-mean)) / float64(mean); off > within {
-			t.Errorf("%d clients wait %v, all together %v: %.1f %% off", clients[i], s.Access.Mean, mean, 100*off)
+		t.Logf("%d clients: %d answers, mean wait %v", clients[i], s.Count, s.Mean.Round(100*time.Microsecond))
+		if off := math.Abs(float64(s.Mean-mean)) / float64(mean); off > within {
+			t.Errorf("%d clients wait %v, all together %v: %.1f %% off", clients[i], s.Mean, mean, 100*off)
 		}
 	}
-	t.Logf("slots busy %.1f %%", 100*stats.Busy)
+	t.Logf("slots busy %.1f %%", 100*ended.Busy(began, x.k))
 }

@@ -12,23 +12,15 @@ import (
 
 // ServeUpstream serves the sample upstream, which counts what is in flight, on a
 // free port until the test ends.
-func ServeUpstream(tb testing.TB, cfg demo.UpstreamConfig) (u *demo.Upstream, url string) {
+func ServeUpstream(tb testing.TB, u *demo.Upstream) (same *demo.Upstream, url string) {
 	tb.Helper()
-	u, err := demo.NewUpstream(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
 	_, url = serve(tb, &http.Server{Handler: u})
 	return u, url
 }
 
 // serveSlowly does so, and sends the header and most of each answer before it holds the request.
-func serveSlowly(tb testing.TB, cfg demo.UpstreamConfig, size int) (u *demo.Upstream, url string) {
+func serveSlowly(tb testing.TB, u *demo.Upstream, size int) (same *demo.Upstream, url string) {
 	tb.Helper()
-	u, err := demo.NewUpstream(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
 	const end = len("ok\n") // what u adds
 	_, url = serve(tb, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(size+end))

@@ -35,9 +35,7 @@ func StartFleet(t *testing.T) *Fleet {
 	cluster.Need(t, "prometheus", "prometheus") // before anything is built
 	f := &Fleet{away: newSite(t)}
 	var url string
-	f.Upstream, url = cluster.ServeUpstream(t, demo.UpstreamConfig{
-		Hold: 200 * time.Millisecond, SCV: 1, Seed: 6, K: k,
-	})
+	f.Upstream, url = cluster.ServeUpstream(t, &demo.Upstream{Hold: 200 * time.Millisecond, SCV: 1})
 	site := newSite(t).URL()
 	f.Cluster = cluster.Start(t, cluster.Options{
 		K: k, Upstream: url, Durable: true, // gateways come back at their addresses

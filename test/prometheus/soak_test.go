@@ -112,13 +112,12 @@ func TestSlotsInUseAreExact(t *testing.T) {
 	cluster.OnlySoak(t, "takes minutes")
 	t.Parallel()
 	const warm = 90 * time.Second // the rule looks a minute back
-	u, url := cluster.ServeUpstream(t, demo.UpstreamConfig{Hold: 200 * time.Millisecond, SCV: 1, Seed: 6, K: k})
+	u, url := cluster.ServeUpstream(t, &demo.Upstream{Hold: 200 * time.Millisecond, SCV: 1})
 	c := cluster.Start(t, cluster.Options{K: k, Upstream: url})
 	p := StartPrometheus(t, c.Gateways, Classic, asTheyAre(t)...)
 	startLoad(t, c.Gateways)
 	time.Sleep(warm)
-	u.Reset()
-	began := time.Now()
+	before, began := u.Stats(), time.Now()
 	time.Sleep(*slotsFor)
 	judged := u.Stats()
 	for _, expr := range []string{
@@ -133,7 +132,7 @@ func TestSlotsInUseAreExact(t *testing.T) {
 		for _, v := range series[0].Values {
 			most, sum = max(most, v), sum+v
 		}
-		mean, inFlight := sum/float64(len(series[0].Values)), judged.Busy*k
+		mean, inFlight := sum/float64(len(series[0].Values)), judged.Busy(before, 1)
 		t.Logf("slots in use %.3f on average and %.3f at most in %d values; the upstream counts %.3f: %s", mean, most, len(series[0].Values), inFlight, expr)
 		if most > k || math.Abs(mean-inFlight) > 0.02*inFlight {
 			t.Errorf("%s: %.3f on average, the upstream counts %.3f; at most %.3f, k is %d", expr, mean, inFlight, most, k)
