@@ -246,7 +246,7 @@ func (ex *exchange) answer(out *upstream.Request, res *upstream.Response) error 
 		delete(ex.Header(), name)
 	}
 	if err := ex.copyBody(res, buf[:], first); err != nil {
-		if errors.As(err, new(http1.Rule)) {
+		if ex.hold.check() == nil && errors.As(err, new(http1.Rule)) {
 			ex.failure, ex.attempt.out.verdict = err, verdictFailed
 		}
 		panic(http.ErrAbortHandler) // the client must not take it for whole

@@ -129,7 +129,7 @@ func (j *joint) failed(up bool, err error) {
 		j.err, j.broke = err, up == errors.As(err, &write)
 		j.until = time.Now().Add(j.rest)
 		switch {
-		case !j.broke || j.hold.aborted() != nil:
+		case !j.broke || j.hold.check() != nil:
 			j.reset()
 		case up:
 			j.cut.Store(true)

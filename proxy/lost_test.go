@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -152,36 +153,53 @@ type onAdmitted struct {
 
 func (o onAdmitted) Admitted(*Record) { o.act() }
 
+// lapseUntold ends the standing and all slots. Another request, which was told first, has closed
+// the connections: those that use them are not told yet.
+func (g *gateway) lapseUntold() {
+	g.sem.standing.Store(0)
+	g.sem.last().invalid.Store(true)
+	g.handler.current.Load().balancers["p"].backends[0].client.EndLapsed()
+}
+
 // TestLostInDownload: the client sees a broken answer, not a short one, be it
-// reading or stuck.
+// reading or stuck. Nobody blames the upstream for it.
 func TestLostInDownload(t *testing.T) {
 	for _, reads := range []bool{true, false} {
-		entered, gone := make(chan struct{}), make(chan struct{})
-		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer close(gone)
-			_, _ = w.Write([]byte("x"))
-			_ = http.NewResponseController(w).Flush()
-			close(entered)
-			for !reads { // until the gateway, stuck too, closes the connection
-				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
-					return
-				}
+		t.Run(fmt.Sprintf("told, reads %v", reads), func(t *testing.T) { testLostInDownload(t, reads, true) })
+	}
+	t.Run("not told", func(t *testing.T) { testLostInDownload(t, true, false) })
+}
+
+func testLostInDownload(t *testing.T, reads, told bool) {
+	entered, gone := make(chan struct{}), make(chan struct{})
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(gone)
+		_, _ = w.Write([]byte("x"))
+		_ = http.NewResponseController(w).Flush()
+		close(entered)
+		for !reads { // until the gateway, stuck too, closes the connection
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
 			}
-			<-r.Context().Done()
-		}))
-		c := g.dial()
-		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		<-entered
-		res := c.response()
+		}
+		<-r.Context().Done()
+	}))
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-entered
+	res := c.response()
+	if told {
 		g.sem.lapse()
-		g.sem.await(0, 0)
-		awaitGone(t, gone)
-		if _, err := io.Copy(io.Discard, res.Body); err == nil {
-			t.Errorf("reads %v: the answer looks whole", reads)
-		}
-		if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
-			t.Errorf("reads %v: record %+v", reads, rec)
-		}
+	} else {
+		g.lapseUntold()
+	}
+	g.sem.await(0, 0)
+	awaitGone(t, gone)
+	if _, err := io.Copy(io.Discard, res.Body); err == nil {
+		t.Errorf("the answer looks whole")
+	}
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
+		t.Errorf("record %+v", rec)
 	}
 }
 
@@ -240,7 +258,8 @@ func TestLostInStreamedUpload(t *testing.T) {
 
 // TestLostUpgrade: both sides are closed, be the client reading or stuck.
 func TestLostUpgrade(t *testing.T) {
-	for _, reads := range []bool{true, false} {
+	for _, test := range []struct{ reads, told bool }{{true, true}, {false, true}, {true, false}} {
+		reads := test.reads
 		gone := make(chan struct{})
 		echo := echoUpgrade(t)
 		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -259,13 +278,17 @@ func TestLostUpgrade(t *testing.T) {
 			_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) // fills every buffer on the way
 			_, _ = io.Copy(c, endless{})
 		}
-		g.sem.lapse()
+		if test.told {
+			g.sem.lapse()
+		} else {
+			g.lapseUntold()
+		}
 		g.awaitClosed()
 		awaitGone(t, gone)
 		g.sem.await(0, 0)
 		_, _ = io.Copy(io.Discard, c.br) // ends, or fails at its deadline
 		if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 101 || rec.Hold > patience/2 {
-			t.Errorf("reads %v: record %+v", reads, rec)
+			t.Errorf("%+v: record %+v", test, rec)
 		}
 	}
 }

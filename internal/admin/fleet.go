@@ -26,11 +26,15 @@ type Peers interface {
 
 const (
 	// keepRound is how long the answers of a round are used. With roundFor it bounds their age: a
-	// viewer that asks once a second gets new answers.
+	// viewer that asks once a second gets new answers, and a lost gateway is missed within a
+	// second.
 	keepRound = 400 * time.Millisecond
-	// roundFor bounds a round: gateways that have not answered by then are missing. A report may take
-	// two round trips, of 300 ms, before its connection is up to speed.
-	roundFor = 900 * time.Millisecond
+	// roundFor bounds a round: gateways that have not answered by then are missing.
+	roundFor = 500 * time.Millisecond
+	// roundTrips is how many round trips bound it instead, if that is more, up to roundMost: while a
+	// connection gets up to speed a report takes several.
+	roundTrips = 5
+	roundMost  = 2 * time.Second
 	// askedAtOnce bounds the questions of a round that are under way.
 	askedAtOnce = 16
 )
@@ -122,8 +126,6 @@ func (f *fleet) look(ctx context.Context, q question) (Status, map[string]Entrie
 
 // ask fills a round with new answers.
 func (f *fleet) ask(ctx context.Context, r *round, q question) {
-	ctx, cancel := context.WithTimeout(ctx, roundFor)
-	defer cancel()
 	self := f.source.Report(q.pool, q.entries)
 	r.reports, r.missing, r.entries = make(map[string]Report), nil, make(map[string]Entries)
 	var mu sync.Mutex
@@ -157,9 +159,11 @@ func (f *fleet) ask(ctx context.Context, r *round, q question) {
 }
 
 // each calls do for the other members of the cluster, some at a time, and unreachable for members
-// whose links are down: to ask them would only use up the time.
+// whose links are down: to ask them would only use up the time. All take at most roundFor, or some
+// round trips to the gateway that is farthest away.
 func (f *fleet) each(ctx context.Context, members []Member, do func(context.Context, Member), unreachable func(Member)) {
 	var reached []Member
+	most := roundFor
 	for _, m := range members {
 		switch {
 		case m.Self || m.Status != StatusAlive:
@@ -167,8 +171,13 @@ func (f *fleet) each(ctx context.Context, members []Member, do func(context.Cont
 			unreachable(m)
 		default:
 			reached = append(reached, m)
+			if m.RTTMillis != nil {
+				most = min(max(most, time.Duration(roundTrips**m.RTTMillis*float64(time.Millisecond))), roundMost)
+			}
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	peercall.Each(reached, askedAtOnce, func(_ int, m Member) { do(ctx, m) })
 }
 
@@ -202,8 +211,6 @@ func (f *fleet) find(ctx context.Context, trace string) (pool string, found Entr
 	if pool, found = f.lines.Find(trace); pool != "" {
 		return pool, found
 	}
-	ctx, cancel := context.WithTimeout(ctx, roundFor)
-	defer cancel()
 	var mu sync.Mutex
 	path := "/trace?" + url.Values{"id": {trace}}.Encode()
 	f.each(ctx, f.source.Report("", 0).Status.Cluster.Members, func(ctx context.Context, m Member) {

@@ -88,6 +88,28 @@ func TestRounds(t *testing.T) {
 	})
 }
 
+// TestFarRound: a report over a long way takes several round trips, and a strange one no longer than
+// roundMost.
+func TestFarRound(t *testing.T) {
+	for rtt, takes := range map[float64]time.Duration{300: 5 * 300 * time.Millisecond, 60_000: roundMost} {
+		synctest.Test(t, func(t *testing.T) {
+			s := example()
+			s.Cluster.Members[1].RTTMillis = &rtt
+			peers := &countingPeers{takes: takes - time.Millisecond}
+			f := newFleet(Config{Source: &fixedSource{status: s}, Peers: peers})
+			if got, err := f.status(t.Context()); err != nil || !slices.Equal(got.Pools[0].Fleet.Missing, []string{"gw-4"}) {
+				t.Errorf("round trips of %v ms: %v, missing %v", rtt, err, got.Pools[0].Fleet.Missing)
+			}
+			time.Sleep(keepRound + time.Second)
+			peers.takes = takes + time.Millisecond
+			begun := time.Now()
+			if got, err := f.status(t.Context()); err != nil || len(got.Pools[0].Fleet.Missing) != 2 || time.Since(begun) != takes {
+				t.Errorf("round trips of %v ms: %v, missing %v after %v", rtt, err, got.Pools[0].Fleet.Missing, time.Since(begun))
+			}
+		})
+	}
+}
+
 // silencedPeers are gw-2, which answers at once until it is silenced, and others that are always
 // silent, so that each round takes its whole time.
 type silencedPeers struct{ silent atomic.Bool }
@@ -100,7 +122,7 @@ func (p *silencedPeers) CallFleet(ctx context.Context, name, path string, body, 
 	return ctx.Err()
 }
 
-// TestSilence: 1.3 s after a gateway has fallen silent no status says that it answers, or counts
+// TestSilence: 0.9 s after a gateway has fallen silent no status says that it answers, or counts
 // it among the losses that can still be tolerated.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

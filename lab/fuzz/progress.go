@@ -13,12 +13,12 @@ import (
 // fully connected.
 var errStuck = errors.New("the line does not move while the fault lasts")
 
-// moving is how long the line may stand still while faults last that change no more:
-// leases that ran have to be over, a leader has to be elected, and gateways that lost their leases have to
-// come back. From then on the bound is stillMoving: a path that loses long messages may only show when the
-// first of them is sent there, docs/guarantees.md.
+// moving is how long the line may stand still while faults last that change no more: 2.2 leases and a
+// second after a majority is back, and 1.1 leases and a second more if lost gateways had all tokens,
+// docs/guarantees.md. From then on the bound is stillMoving: a path that loses long messages may only
+// show when the first of them is sent there.
 const (
-	moving      = 2*lease + 3*time.Second
+	moving      = 3*lease + 3*lease/10 + 2*time.Second
 	stillMoving = 2*lease + time.Second/2
 )
 
@@ -29,8 +29,8 @@ const probeEvery = 500 * time.Millisecond
 const quick = lease / 10
 
 // connected returns the largest set of gateways, as bits, that can all open connections
-// to each other over which long messages pass, and have a majority of the voters among them;
-// 0: there is none.
+// to each other over which long messages pass and which do not break at every other message (docs/guarantees.md:
+// a link comes and goes), and have a majority of the voters among them; 0: there is none.
 func (p *play) connected() uint {
 	var best uint
 	reach := make([]uint, p.Hosts)

@@ -160,9 +160,9 @@ func (w *World) ill(c *conn) bool {
 	return again
 }
 
-// Passes reports whether a host can open a connection to another, and long packets pass over it in
-// both directions.
+// Passes reports whether a host can open a connection to another, its long packets pass over it, and
+// it does not break at every other letter of that host.
 func (h *Host) Passes(o *Host) bool {
-	a, b := h.Index, o.Index
-	return h.Works() && o.Works() && (h == o || h.reaches(o) && !h.narrows[[2]int{a, b}] && !h.narrows[[2]int{b, a}])
+	way := [2]int{h.Index, o.Index}
+	return h.Works() && o.Works() && (h == o || h.reaches(o) && !h.narrows[way] && !h.losses[way])
 }
