@@ -76,11 +76,8 @@ func (s *Slot) await(ctx context.Context, longest time.Duration) (err error) {
 	if s.pool.hurried.Load() && (longest < 0 || longest > lastWait) {
 		longest, late = lastWait, admission.Draining
 	}
-	var timeout <-chan time.Time
-	if longest >= 0 {
-		timer := time.NewTimer(longest)
-		defer timer.Stop()
-		timeout = timer.C
+	if longest >= 0 { // thousands wait: a timer's channel, and to wait for it, would take 250 bytes of each
+		defer time.AfterFunc(longest, func() { s.expire(late) }).Stop()
 	}
 	select {
 	case <-s.ready:
@@ -94,11 +91,19 @@ func (s *Slot) await(ctx context.Context, longest time.Duration) (err error) {
 		default:
 			return nil
 		}
-	case <-timeout:
-		return s.leave(late)
 	case <-ctx.Done():
 		s.Release()
 		return context.Cause(ctx)
+	}
+}
+
+// expire ends the wait of a request that waits still.
+func (s *Slot) expire(why error) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if s.state == slotWaiting {
+		s.err = why
+		s.pool.end(&s.claim)
 	}
 }
 

@@ -52,9 +52,11 @@ func (s *Server) serveTLS(c *Conn) {
 	go s.serveClient(c) // a goroutine that waits would keep the stack that the handshake needs
 }
 
-// begin has a connection end with the server, and bounds the time for its first head.
+// begin bounds the time for a connection's first head.
 func (s *Server) begin(c *Conn) {
-	c.endWith(s)
+	if s.base.Err() != nil {
+		c.stop() // the server has told those that it had
+	}
 	_ = c.SetReadDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
 }
 

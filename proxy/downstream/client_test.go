@@ -40,11 +40,11 @@ func newPipe(t *testing.T, cfg Config, f http.HandlerFunc) *pipe {
 		t.Fatal(err)
 	}
 	near, far := net.Pipe()
-	watch, err := newDisconnectWatch()
+	watch, err := newDisconnectWatch(s.clients)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &listener{limiter: s.limiter, watch: watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout, base: s.base}
+	l := &listener{limiter: s.limiter, clients: s.clients, watch: watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout, base: s.base}
 	c := &Conn{Conn: far, raw: far, listener: l}
 	c.over, c.entry.conn = c, c
 	client := near
@@ -54,11 +54,12 @@ func newPipe(t *testing.T, cfg Config, f http.HandlerFunc) *pipe {
 		client = tls.Client(near, &tls.Config{InsecureSkipVerify: true})
 	}
 	s.limiter.enter(&c.entry, l)
+	s.clients.add(c)
 	go s.serveClient(c)
 	t.Cleanup(func() {
 		_ = near.Close()
-		s.cancel(nil)
-		s.cutAll()
+		s.abort()
+		_ = c.close()
 		watch.close()
 	})
 	return &pipe{Conn: client, br: bufio.NewReader(client), t: t, limits: s.limiter, conn: c}

@@ -24,11 +24,10 @@ type Conn struct {
 	listener *listener
 	entry    entry                  // in the limiter
 	acks     bool                   // the kernel tells what the client has acknowledged
-	token    uint64                 // under which the watch knows it
+	number   uint64                 // among the server's clients
 	over     net.Conn               // what HTTP is spoken over: tls, or the connection itself
 	tls      *tls.Conn              // nil: it is in the clear
 	http2    atomic.Pointer[h2Conn] // nil: it speaks something else
-	unbind   func() bool            // it ends with the server no more
 	reads    deadline.Reader
 	writes   deadline.Writer
 	answered atomic.Bool // the handler is done: what is written is the rest of its answer
@@ -149,13 +148,7 @@ func (c *Conn) hangUp() {
 
 // close closes the connection now.
 func (c *Conn) close() error {
-	c.mu.Lock()
-	unbind := c.unbind
-	c.mu.Unlock()
-	if unbind != nil {
-		unbind()
-	}
-	c.listener.watch.remove(c.token)
+	c.listener.clients.remove(c)
 	if c.stalled.Load() {
 		c.Drop()
 	}
@@ -276,7 +269,7 @@ func (c *Conn) Granted() {
 	}
 }
 
-// leave implements leaver. It never blocks: see disconnectWatch.
+// leave notes that the client has left. It never blocks: see disconnectWatch.
 func (c *Conn) leave(reset bool) {
 	if reset {
 		c.on(gotReset)
@@ -455,18 +448,6 @@ func (c *Conn) tellLocked(in state) {
 	if c.request != nil && (in == waiting || in == serving) { // a client that has closed one side only may leave a write waiting for ever
 		_ = c.SetWriteDeadline(longAgo)
 	}
-}
-
-// endWith has the connection end with the server.
-func (c *Conn) endWith(s *Server) {
-	unbind := context.AfterFunc(s.base, func() {
-		c.stop()
-		<-s.cut.Done()
-		_ = c.close()
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unbind = unbind
 }
 
 // stop tells who waits for the client of a request to leave that the server has stopped: the

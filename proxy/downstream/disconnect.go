@@ -21,9 +21,6 @@ import (
 //
 // A client that closes its sending side counts as gone.
 
-// leaver is told when a client leaves.
-type leaver interface{ leave(reset bool) }
-
 // disconnectPoll is how often the kernel is asked whether the client of a server that
 // is not ours has left.
 const disconnectPoll = 250 * time.Millisecond

@@ -3,9 +3,7 @@ package downstream
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,16 +17,13 @@ import (
 // other clients leave. It sets deadlines and ends contexts. Closing is left to others: it
 // waits until reads and writes under way have ended, and TLS says goodbye first.
 type disconnectWatch struct {
-	file  *os.File        // the epoll instance
-	epoll syscall.RawConn // of file
-	done  chan struct{}   // closed when the goroutine has ended
-
-	mu    sync.Mutex
-	last  uint64            // token
-	conns map[uint64]leaver // by token
+	file    *os.File        // the epoll instance
+	epoll   syscall.RawConn // of file
+	clients *clients
+	done    chan struct{} // closed when the goroutine has ended
 }
 
-func newDisconnectWatch() (*disconnectWatch, error) {
+func newDisconnectWatch(of *clients) (*disconnectWatch, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
 		err = unix.SetNonblock(fd, true) // so that os.NewFile has Go's poller wait for it
@@ -36,7 +31,7 @@ func newDisconnectWatch() (*disconnectWatch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("downstream: watching for clients that leave: %w", err)
 	}
-	w := &disconnectWatch{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), conns: make(map[uint64]leaver)}
+	w := &disconnectWatch{file: os.NewFile(uintptr(fd), "epoll"), clients: of, done: make(chan struct{})}
 	if w.epoll, err = w.file.SyscallConn(); err != nil {
 		return nil, errors.Join(err, w.file.Close())
 	}
@@ -44,43 +39,27 @@ func newDisconnectWatch() (*disconnectWatch, error) {
 	return w, nil
 }
 
-// add begins to watch a socket. Once its client has closed the connection, or its
-// sending side, c.leave is called, and again if the client then resets the connection.
-// The token is for remove.
-func (w *disconnectWatch) add(socket net.Conn, c leaver) (token uint64, err error) {
-	sc, ok := socket.(syscall.Conn)
+// add begins to watch the socket of a connection. Once its client has closed the connection, or its
+// sending side, leave is called, and again if the client then resets the connection. The kernel
+// forgets it when it is closed.
+func (w *disconnectWatch) add(c *Conn) error {
+	sc, ok := c.raw.(syscall.Conn)
 	if !ok {
-		return 0, errors.ErrUnsupported
+		return errors.ErrUnsupported
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var failure error
-	w.mu.Lock()
-	w.last++
-	token = w.last
-	w.conns[token] = c
-	w.mu.Unlock()
 	event := unix.EpollEvent{
 		Events: unix.EPOLLRDHUP | unix.EPOLLET, // and EPOLLHUP and EPOLLERR, always
-		Fd:     int32(token), Pad: int32(token >> 32),
+		Fd:     int32(c.number), Pad: int32(c.number >> 32),
 	}
 	failed := w.epoll.Control(func(epoll uintptr) {
 		err = raw.Control(func(fd uintptr) { failure = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, int(fd), &event) })
 	})
-	if err = errors.Join(failed, err, failure); err != nil {
-		w.remove(token)
-	}
-	return token, err
-}
-
-// remove forgets a connection; the kernel does so by itself when it is closed. The token 0
-// is for one that was never added.
-func (w *disconnectWatch) remove(token uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.conns, token)
+	return errors.Join(failed, err, failure)
 }
 
 // close ends all watches. It may be called again.
@@ -102,10 +81,7 @@ func (w *disconnectWatch) run() {
 			return // closed
 		}
 		for _, e := range events[:n] {
-			w.mu.Lock()
-			c := w.conns[uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32]
-			w.mu.Unlock()
-			if c != nil {
+			if c := w.clients.get(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32); c != nil {
 				c.leave(e.Events&unix.EPOLLERR != 0)
 			}
 		}

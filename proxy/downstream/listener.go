@@ -20,6 +20,7 @@ type listener struct {
 	net.Listener
 	raw     net.Listener // below the PROXY protocol
 	limiter *limiter
+	clients *clients
 	watch   *disconnectWatch
 	// headerTime bounds what a client has to say first.
 	headerTime time.Duration
@@ -58,7 +59,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	client.entry.from = originOf(client.raw)
 	l.limiter.enter(&client.entry, l)
-	client.token, err = l.watch.add(client.raw, client)
+	l.clients.add(client)
+	err = l.watch.add(client)
 	client.acks = tcpstate.TellsAcked(client.raw)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		if suppressed, ok := l.limiter.once.Allow("watch"); ok { // it is served all the same

@@ -122,8 +122,7 @@ type Server struct {
 	limiter *limiter
 	base    context.Context // of every request and TCP connection
 	cancel  context.CancelCauseFunc
-	cut     context.Context // ends the connections, after base
-	cutAll  context.CancelFunc
+	clients *clients
 
 	mu        sync.Mutex
 	watch     *disconnectWatch // nil: nothing is served yet
@@ -138,10 +137,9 @@ func NewServer(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
+	s := &Server{cfg: cfg, limiter: newLimiter(cfg.MaxConnections, cfg.Logger), clients: newClients()}
 	s.direct, _ = cfg.Handler.(RequestHandler)
 	s.base, s.cancel = context.WithCancelCause(context.Background())
-	s.cut, s.cutAll = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -186,7 +184,7 @@ func (s *Server) open(l net.Listener) (*listener, error) {
 		return nil, nil
 	}
 	if s.watch == nil {
-		watch, err := newDisconnectWatch()
+		watch, err := newDisconnectWatch(s.clients)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +192,7 @@ func (s *Server) open(l net.Listener) (*listener, error) {
 	}
 	opened := &listener{
 		Listener: speakProxy(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout), raw: l,
-		limiter: s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout, base: s.base,
+		limiter: s.limiter, clients: s.clients, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout, base: s.base,
 	}
 	s.listeners = append(s.listeners, opened)
 	s.serving.Add(1)
@@ -257,10 +255,15 @@ func (s *Server) stop() error {
 	return errors.Join(errs...)
 }
 
+// abort ends the contexts of all requests and TCP connections.
+func (s *Server) abort() {
+	s.cancel(ErrStopped)
+	s.clients.each((*Conn).stop)
+}
+
 // finish ends what is left when nothing is served any more.
 func (s *Server) finish() {
-	s.cancel(ErrStopped)
-	s.cutAll()
+	s.abort()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watch != nil {
@@ -307,14 +310,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close aborts everything: the contexts of requests end with ErrStopped as their cause. The handler
 // may still answer; then, or a second later, the clients' connections are closed.
 func (s *Server) Close() error {
-	s.cancel(ErrStopped)
+	s.abort()
 	s.limiter.windDown(goodbyeTime)
 	err := s.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), lastWord)
 	defer cancel()
 	_ = s.limiter.awaitEnd(ctx)
 	s.limiter.end()
-	s.cutAll()
+	s.clients.each(func(c *Conn) { _ = c.close() })
 	_ = s.limiter.awaitEnd(context.Background()) // all has ended with its context
 	s.finish()
 	return err
