@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,10 +22,10 @@ type exchangeContext struct {
 	mu     sync.Mutex
 	leave  func() bool // ends the registration with the parent; nil: there is none
 	done   chan struct{}
-	err    error // set once
+	ended  bool
 	cause  error
-	after  []*func()
-	closer io.Closer // to be closed; nil: none
+	after  map[*func()]struct{} // that are to be called
+	closer io.Closer            // to be closed; nil: none
 }
 
 var (
@@ -59,7 +58,7 @@ func (c *exchangeContext) Done() <-chan struct{} {
 	defer c.mu.Unlock()
 	if c.done == nil {
 		c.done = make(chan struct{})
-		if c.err != nil {
+		if c.ended {
 			close(c.done)
 		}
 	}
@@ -74,7 +73,10 @@ func (c *exchangeContext) Err() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	if c.ended {
+		return context.Canceled
+	}
+	return nil
 }
 
 // Cause implements upstream.Context: it returns what cancel was given, or else Err.
@@ -93,21 +95,21 @@ func (c *exchangeContext) Cause() error {
 func (c *exchangeContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
+	if c.ended {
 		go f()
 		return func() bool { return false }
 	}
 	mine := &f
-	c.after = append(c.after, mine)
+	if c.after == nil {
+		c.after = make(map[*func()]struct{})
+	}
+	c.after[mine] = struct{}{}
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		i := slices.Index(c.after, mine)
-		if i < 0 {
-			return false
-		}
-		c.after = slices.Delete(c.after, i, i+1)
-		return true
+		_, waits := c.after[mine]
+		delete(c.after, mine)
+		return waits
 	}
 }
 
@@ -164,11 +166,11 @@ func (c *exchangeContext) isStopped() bool {
 // must not: the attached connection is closed soon after.
 func (c *exchangeContext) cancel(cause error) {
 	c.mu.Lock()
-	if c.err != nil {
+	if c.ended {
 		c.mu.Unlock()
 		return
 	}
-	c.err, c.cause = context.Canceled, cause
+	c.ended, c.cause = true, cause
 	if c.done != nil {
 		close(c.done)
 	}
@@ -178,7 +180,7 @@ func (c *exchangeContext) cancel(cause error) {
 	if closer != nil {
 		go func() { _ = closer.Close() }() // waits for the reads and writes that it ends
 	}
-	for _, f := range after {
+	for f := range after {
 		go (*f)()
 	}
 	if leave != nil {
@@ -189,7 +191,7 @@ func (c *exchangeContext) cancel(cause error) {
 // Attach implements upstream.Context.
 func (c *exchangeContext) Attach(closer io.Closer) {
 	c.mu.Lock()
-	ended := c.err != nil
+	ended := c.ended
 	if !ended {
 		c.closer = closer
 	}

@@ -88,6 +88,6 @@ func (w *response) boundEnd(forwarded *requestBody) {
 	// read no answers. A header alone over HTTP/2 waits for the connection only, which
 	// has a time-out of its own.
 	if w.http1 || w.bytes > 0 {
-		_ = rc.SetWriteDeadline(time.Now().Add(w.stall))
+		_ = rc.SetWriteDeadline(time.Now().Add(w.conn.StallTimeout()))
 	}
 }

@@ -64,13 +64,6 @@ type hold struct {
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
-	// client is the client's connection, if the kernel tells how far it has come. What
-	// is written there may wait for minutes while the client reads it slowly: that is a
-	// download that moves. Where the kernel does not tell, each write is timed.
-	client progress
-	// upstream is the same for what a slow upstream takes.
-	upstream progress
-
 	// user is whose request is cut off. It is called under mu, hence never after end: what it cuts
 	// belongs to the server again when the request is over.
 	user cutter
@@ -86,6 +79,13 @@ type hold struct {
 type moving struct {
 	upload, download clientRate
 	down, up         transfer
+
+	// client is the client's connection, if the kernel tells how far it has come. What
+	// is written there may wait for minutes while the client reads it slowly: that is a
+	// download that moves. Where the kernel does not tell, each write is timed.
+	client progress
+	// upstream is the same for what a slow upstream takes.
+	upstream progress
 }
 
 // mayMove sees to it that h has what it needs, unless that was lent.

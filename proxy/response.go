@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/http1"
@@ -21,9 +20,8 @@ type response struct {
 	http1      bool
 	http10     bool
 	clientGone bool
-	last       bool          // the answer says that the connection ends
-	stopped    atomic.Bool   // the upload was, by the gateway, while the client was there
-	stall      time.Duration // how long the client may leave the gateway waiting, once that is bounded
+	last       bool        // the answer says that the connection ends
+	stopped    atomic.Bool // the upload was, by the gateway, while the client was there
 	unread     unreadBody
 
 	wrote     atomic.Bool // the final header has been written
@@ -35,7 +33,7 @@ type response struct {
 
 func newResponse(w http.ResponseWriter, r *http1.Request, conn *downstream.Conn) response {
 	return response{
-		ResponseWriter: w, conn: conn, stall: conn.StallTimeout(), unread: newUnreadBody(r),
+		ResponseWriter: w, conn: conn, unread: newUnreadBody(r),
 		http1: r.Major == 1, http10: !r.AtLeast(1, 1),
 	}
 }

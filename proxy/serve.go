@@ -47,7 +47,7 @@ func (ex *exchange) dispatch(r *http1.Request) {
 		ex.startTrace(r)
 		ex.entered = true
 		ex.lend()
-		ex.hold.limitStalls(ex.stall)
+		ex.hold.limitStalls(ex.conn.StallTimeout())
 		ex.forward(r)
 		return
 	}

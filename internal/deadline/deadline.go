@@ -8,6 +8,7 @@
 package deadline
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -86,16 +87,37 @@ var (
 // lazy is the deadline of one side.
 type lazy struct {
 	mu          sync.Mutex
-	want        time.Time // zero: none
-	armed       time.Time // the connection's own deadline, not after want; zero: none
-	interrupted bool      // armed is in the past for that alone
+	want        moment // none: there is no deadline
+	armed       moment // the connection's own deadline, not after want
+	interrupted bool   // armed is in the past for that alone
+}
+
+// moment is a time, as time after start: thousands of connections have four of them each.
+type moment time.Duration
+
+const none moment = 0
+
+var start = time.Now()
+
+func momentOf(t time.Time) moment {
+	if t.IsZero() {
+		return none
+	}
+	return moment(cmp.Or(t.Sub(start), 1))
+}
+
+func (m moment) time() time.Time {
+	if m == none {
+		return time.Time{}
+	}
+	return start.Add(time.Duration(m))
 }
 
 func (l *lazy) set(conn net.Conn, of side, t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.want = t
-	if t.IsZero() || !l.armed.IsZero() && !t.Before(l.armed) {
+	l.want = momentOf(t)
+	if l.want == none || l.armed != none && l.want >= l.armed {
 		return nil
 	}
 	return l.armLocked(conn, of)
@@ -109,14 +131,14 @@ func (l *lazy) arm(conn net.Conn, of side) error {
 
 func (l *lazy) armLocked(conn net.Conn, of side) error {
 	l.armed, l.interrupted = l.want, false
-	return of(conn, l.want)
+	return of(conn, l.want.time())
 }
 
 func (l *lazy) interrupt(conn net.Conn, of side) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.armed, l.interrupted = time.Unix(1, 0), true // so that a deadline which is set now is only noted
-	return of(conn, l.armed)
+	l.armed, l.interrupted = momentOf(time.Unix(1, 0)), true // so that a deadline which is set now is only noted
+	return of(conn, l.armed.time())
 }
 
 // wasInterrupted reports whether the deadline that has passed was an interruption, and ends it.
@@ -134,7 +156,7 @@ func (l *lazy) wasInterrupted(conn net.Conn, of side) bool {
 func (l *lazy) passed(conn net.Conn, of side) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.want.IsZero() && !time.Now().Before(l.want) {
+	if l.want != none && momentOf(time.Now()) >= l.want {
 		return true
 	}
 	return l.armLocked(conn, of) != nil

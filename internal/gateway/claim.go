@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -23,8 +24,10 @@ type claim struct {
 	request kmutex.Request // 0: it waits for a place in line
 	placed  time.Time      // when its place was taken
 	state   claimState
-	grant   kmutex.Grant
-	at      time.Time // when it was granted here
+	// released says that a Slot's Release was called, or its wait ended without a grant.
+	released atomic.Bool
+	grant    kmutex.Grant
+	at       time.Time // when it was granted here
 	// founded says when the cluster was, for the fence.
 	founded int64
 	err     error         // why the wait ended without a grant

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"sync/atomic"
+	"io"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -14,9 +14,7 @@ import (
 // The pool has the claim, and does not know the Slot.
 type Slot struct {
 	claim
-	pool     *poolDriver
-	held     time.Duration // known when it was released
-	released atomic.Bool
+	pool *poolDriver
 }
 
 var _ admission.Slot = (*Slot)(nil)
@@ -76,25 +74,51 @@ func (s *Slot) await(ctx context.Context, longest time.Duration) (err error) {
 	if s.pool.hurried.Load() && (longest < 0 || longest > lastWait) {
 		longest, late = lastWait, admission.Draining
 	}
-	if longest >= 0 { // thousands wait: a timer's channel, and to wait for it, would take 250 bytes of each
+	if longest >= 0 {
 		defer time.AfterFunc(longest, func() { s.expire(late) }).Stop()
 	}
-	select {
-	case <-s.ready:
-		// The lease may have run out between the grant and this goroutine's
-		// turn: the process can have been stopped for any time.
-		switch {
-		case s.err != nil:
-			return s.leave(s.err)
-		case !s.Valid():
-			return s.leave(admission.Isolated)
-		default:
-			return nil
+	if c, ok := ctx.(attacher); ok {
+		c.Attach(waiter{s, c})
+		<-s.ready
+		c.Detach()
+	} else {
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+			s.Release()
+			return context.Cause(ctx)
 		}
-	case <-ctx.Done():
-		s.Release()
-		return context.Cause(ctx)
 	}
+	// The lease may have run out between the grant and this goroutine's
+	// turn: the process can have been stopped for any time.
+	switch {
+	case s.err != nil:
+		return s.leave(s.err)
+	case !s.Valid():
+		return s.leave(admission.Isolated)
+	default:
+		return nil
+	}
+}
+
+// attacher is a context that closes one thing when it ends. Thousands wait: a channel for the end of each,
+// and to wait for two channels, would take 220 bytes of each.
+type attacher interface {
+	Attach(c io.Closer)
+	Detach() bool
+	Cause() error
+}
+
+// waiter ends the wait of a request whose context ends.
+type waiter struct {
+	slot *Slot
+	ctx  attacher
+}
+
+// Close implements io.Closer.
+func (w waiter) Close() error {
+	w.slot.expire(w.ctx.Cause())
+	return nil
 }
 
 // expire ends the wait of a request that waits still.
@@ -157,12 +181,11 @@ func (s *Slot) Release() {
 	defer p.mu.Unlock()
 	p.instant = p.now()
 	defer p.over()
-	s.held = p.instant.Sub(s.at)
 	p.end(&s.claim)
 }
 
-// Held is how long the slot was held, after its Release.
-func (s *Slot) Held() time.Duration { return s.held }
+// Held is how long ago the slot was granted.
+func (s *Slot) Held() time.Duration { return s.pool.now().Sub(s.at) }
 
 // Valid reports whether the slot's holder may still act on it: it has not released it,
 // and the gateway's lease has not run out since. A holder that has been asleep asks before

@@ -38,7 +38,6 @@ type Answer interface {
 // its length. Another is sent in chunks.
 type answer struct {
 	client  *client
-	conn    *Conn
 	request http1.Request
 	ctx     requestContext
 	body    requestBody
@@ -105,10 +104,10 @@ func (w *answer) Header() http.Header {
 }
 
 // SetReadDeadline is for http.ResponseController.
-func (w *answer) SetReadDeadline(t time.Time) error { return w.conn.SetReadDeadline(t) }
+func (w *answer) SetReadDeadline(t time.Time) error { return w.client.conn.SetReadDeadline(t) }
 
 // SetWriteDeadline is for http.ResponseController.
-func (w *answer) SetWriteDeadline(t time.Time) error { return w.conn.SetWriteDeadline(t) }
+func (w *answer) SetWriteDeadline(t time.Time) error { return w.client.conn.SetWriteDeadline(t) }
 
 // Given implements Answer.
 func (w *answer) Given() http.Header { return w.header }
@@ -242,7 +241,7 @@ func (w *answer) commit(whole bool) {
 
 // mustEnd reports whether no other request may follow.
 func (w *answer) mustEnd() bool {
-	switch c := w.conn; {
+	switch c := w.client.conn; {
 	case w.request.Close, w.request.Minor == 0, w.framing.Kind == http1.UntilClose:
 		return true
 	case !w.body.ended.Load():
@@ -262,7 +261,9 @@ func (w *answer) endsByClose() bool {
 }
 
 // isFollowed reports whether something of another request has come.
-func (w *answer) isFollowed() bool { return w.client.in.Len() > 0 || tcpstate.HasUnread(w.conn.raw) }
+func (w *answer) isFollowed() bool {
+	return w.client.in.Len() > 0 || tcpstate.HasUnread(w.client.conn.raw)
+}
 
 // buffer returns what is to be written.
 func (w *answer) buffer() *[]byte {
@@ -315,12 +316,12 @@ func (w *answer) flush() {
 		return
 	}
 	if w.err == nil {
-		_, w.err = w.conn.over.Write(*w.out)
+		_, w.err = w.client.conn.over().Write(*w.out)
 	}
 	*w.out = (*w.out)[:0]
 	if w.err != nil {
 		w.last = true
-		w.conn.on(gotEnd)
+		w.client.conn.on(gotEnd)
 	}
 }
 
@@ -376,7 +377,7 @@ func (w *answer) Flush() { _ = w.FlushError() }
 func (w *answer) ReadFrom(r io.Reader) (int64, error) {
 	w.mu.Lock()
 	w.writeOK()
-	if !w.sized || w.conn.tls != nil || !w.mayHaveBody() || w.request.Method == http.MethodHead || w.hijacked {
+	if !w.sized || w.client.conn.tls != nil || !w.mayHaveBody() || w.request.Method == http.MethodHead || w.hijacked {
 		w.mu.Unlock()
 		return io.Copy(struct{ io.Writer }{w}, r)
 	}
@@ -386,7 +387,7 @@ func (w *answer) ReadFrom(r io.Reader) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := w.conn.ReadFrom(io.LimitReader(r, left)) // not under mu: r may be the request's body, and say 100 Continue
+	n, err := w.client.conn.ReadFrom(io.LimitReader(r, left)) // not under mu: r may be the request's body, and say 100 Continue
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.written += n
@@ -395,8 +396,6 @@ func (w *answer) ReadFrom(r io.Reader) (int64, error) {
 
 // gotTrailer notes what came behind the request's body.
 func (w *answer) gotTrailer(fields http1.Fields) { w.request.Trailer = fields }
-
-func (w *answer) connection() *Conn { return w.conn }
 
 // sayContinue tells the client to send its body, unless it has an answer.
 func (w *answer) sayContinue() {
@@ -421,15 +420,15 @@ func (w *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errors.New("downstream: the answer has begun")
 	}
 	w.hijacked = true
-	w.conn.on(isSwitched)
-	_ = w.conn.SetDeadline(time.Time{})
+	w.client.conn.on(isSwitched)
+	_ = w.client.conn.SetDeadline(time.Time{})
 	in := &w.client.in
 	said := bytes.Clone(in.Buffered())
 	in.Discard(len(said))
 	in.Release()
-	br := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(said), w.conn.over), max(len(said), smallOut))
+	br := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(said), w.client.conn.over()), max(len(said), smallOut))
 	_, _ = br.Peek(len(said)) // so that they are buffered
-	return w.conn.over, bufio.NewReadWriter(br, bufio.NewWriter(w.conn.over)), nil
+	return w.client.conn.over(), bufio.NewReadWriter(br, bufio.NewWriter(w.client.conn.over())), nil
 }
 
 // finish sends what is left of the answer, and reports whether another request may follow.
@@ -483,7 +482,7 @@ func (w *answer) release(whole bool) {
 		w.out = nil
 	}
 	if w.unused && whole && !w.hijacked {
-		w.client, w.conn, w.ctx, w.body, w.header, w.progress = nil, nil, requestContext{}, requestBody{}, nil, progress{}
+		w.client, w.ctx, w.body, w.header, w.progress = nil, requestContext{}, requestBody{}, nil, progress{}
 		answers.Put(w)
 	}
 }
@@ -493,8 +492,8 @@ var answers = sync.Pool{New: func() any { return new(answer) }}
 
 func newAnswer(cl *client) *answer {
 	w := answers.Get().(*answer)
-	w.client, w.conn = cl, cl.conn
-	w.ctx.conn, w.ctx.base = cl.conn, cl.server.base
+	w.client = cl
+	w.ctx.conn = cl.conn
 	w.body.answer = w
 	return w
 }

@@ -36,7 +36,6 @@ var longAgo = time.Unix(1, 0)
 type client struct {
 	server *Server
 	conn   *Conn
-	limits http1.Limits
 	in     http1.Input
 	head   http1.Head
 	remote string // the client's address
@@ -65,7 +64,7 @@ func (s *Server) serveClient(c *Conn) {
 	if c.tls == nil {
 		s.begin(c)
 	}
-	cl := &client{server: s, conn: c, limits: http1.Limits{Bytes: s.cfg.MaxHeaderBytes, Fields: mostFields}}
+	cl := &client{server: s, conn: c}
 	cl.in.Reset((*heard)(c), s.cfg.MaxHeaderBytes)
 	if !s.cfg.OnlyHTTP1 {
 		switch is, ok := cl.speaksHTTP2(); {
@@ -143,7 +142,7 @@ func (cl *client) next() bool {
 // is a http1.Rule, or the connection's.
 func (cl *client) readHead() (int, error) {
 	for {
-		n, err := cl.head.Request(cl.in.Buffered(), cl.limits)
+		n, err := cl.head.Request(cl.in.Buffered(), http1.Limits{Bytes: cl.server.cfg.MaxHeaderBytes, Fields: mostFields})
 		if n > 0 || err != nil {
 			return n, err
 		}
@@ -208,7 +207,7 @@ func (cl *client) refuse(status int, text string) {
 	c := cl.conn
 	c.listener.limiter.logRefusal(c.RemoteAddr(), fmt.Sprintf("%d %s: %s", status, http.StatusText(status), text))
 	_ = c.SetWriteDeadline(time.Now().Add(LingerTimeout))
-	if _, err = c.over.Write(out); err == nil && c.on(isLast) == drain {
+	if _, err = c.over().Write(out); err == nil && c.on(isLast) == drain {
 		cl.drain(LingerTimeout)
 	}
 }

@@ -46,11 +46,10 @@ func newPipe(t *testing.T, cfg Config, f http.HandlerFunc) *pipe {
 	}
 	l := &listener{limiter: s.limiter, clients: s.clients, watch: watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout, base: s.base}
 	c := &Conn{Conn: far, raw: far, listener: l}
-	c.over, c.entry.conn = c, c
+	c.entry.conn = c
 	client := near
 	if cfg.TLS != nil {
 		c.tls = tls.Server(c, cfg.TLS)
-		c.over = c.tls
 		client = tls.Client(near, &tls.Config{InsecureSkipVerify: true})
 	}
 	s.limiter.enter(&c.entry, l)

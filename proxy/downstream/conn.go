@@ -25,7 +25,6 @@ type Conn struct {
 	entry    entry                  // in the limiter
 	acks     bool                   // the kernel tells what the client has acknowledged
 	number   uint64                 // among the server's clients
-	over     net.Conn               // what HTTP is spoken over: tls, or the connection itself
 	tls      *tls.Conn              // nil: it is in the clear
 	http2    atomic.Pointer[h2Conn] // nil: it speaks something else
 	reads    deadline.Reader
@@ -57,6 +56,14 @@ type Watcher interface {
 	// connection or its sending side; after WatchReset, when it has reset the connection. It
 	// must not block: other clients that leave are noticed after it.
 	ClientLeft()
+}
+
+// over returns what HTTP is spoken over: tls, or the connection itself.
+func (c *Conn) over() net.Conn {
+	if c.tls != nil {
+		return c.tls
+	}
+	return c
 }
 
 // NetConn returns the connection as it was accepted, for package tcpstate.
@@ -97,7 +104,7 @@ func (c *Conn) StallTimeout() time.Duration {
 func (c *Conn) Direct() (from io.Reader, to net.Conn) {
 	_, _ = c.reads.Settle(c.Conn), c.writes.Settle(c.Conn)
 	if c.tls != nil {
-		return c.over, c.over
+		return c.tls, c.tls
 	}
 	return c.Conn, c.raw
 }
@@ -143,7 +150,7 @@ func (c *Conn) Close() error {
 // hangUp closes the connection, after TLS's goodbye.
 func (c *Conn) hangUp() {
 	c.parts.Store(true)
-	_ = c.over.Close()
+	_ = c.over().Close()
 }
 
 // close closes the connection now.
@@ -473,7 +480,7 @@ func (c *Conn) is(s state) bool {
 type heard Conn
 
 func (h *heard) Read(p []byte) (int, error) {
-	n, err := h.over.Read(p)
+	n, err := (*Conn)(h).over().Read(p)
 	h.inRecord = h.inRecord && n == 0
 	return n, err
 }

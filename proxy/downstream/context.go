@@ -13,7 +13,6 @@ import (
 // one is made such only when somebody asks for its end.
 type requestContext struct {
 	conn *Conn
-	base context.Context // the server's
 
 	mu     sync.Mutex
 	inner  context.Context // nil: nobody has asked
@@ -31,7 +30,7 @@ func (c *requestContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inner == nil {
-		c.inner, c.cancel = context.WithCancel(c.base)
+		c.inner, c.cancel = context.WithCancel(c.conn.listener.base)
 		if c.ended {
 			c.cancel()
 		}
@@ -49,7 +48,7 @@ func (c *requestContext) Err() error {
 	case c.ended:
 		return context.Canceled
 	default:
-		return c.base.Err()
+		return c.conn.listener.base.Err()
 	}
 }
 
@@ -66,7 +65,7 @@ func (c *requestContext) Value(key any) any {
 	inner := c.inner
 	c.mu.Unlock()
 	if inner == nil {
-		inner = c.base
+		inner = c.conn.listener.base
 	}
 	return inner.Value(key)
 }

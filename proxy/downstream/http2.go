@@ -39,7 +39,7 @@ type h2Conn struct {
 // serveHTTP2 has net/http serve a connection whose client has said this much. It has a server of its
 // own, so that it can be told to go alone.
 func (s *Server) serveHTTP2(c *Conn, said string) {
-	h := &h2Conn{Conn: c.over, client: c, said: said, frames: frameTimer{limit: s.cfg.ReadHeaderTimeout}}
+	h := &h2Conn{Conn: c.over(), client: c, said: said, frames: frameTimer{limit: s.cfg.ReadHeaderTimeout}}
 	h.server = &http.Server{
 		Handler:     s.cfg.Handler,
 		IdleTimeout: s.cfg.IdleTimeout,

@@ -19,10 +19,10 @@ const (
 type entry struct {
 	conn    keeper
 	from    netip.Addr // who may have many connections; invalid: not known
-	gone    bool
+	since   time.Time  // when it got its role
 	role    role
-	since   time.Time // when it got it
-	leaving bool      // it has been asked to leave: it is in no line
+	gone    bool
+	leaving bool // it has been asked to leave: it is in no line
 
 	in         *line // nil: none
 	prev, next *entry

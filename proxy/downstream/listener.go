@@ -53,7 +53,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	client := &Conn{Conn: conn, raw: conn, listener: l}
-	client.over, client.entry.conn = client, client
+	client.entry.conn = client
 	if spoken, ok := conn.(*proxyproto.Conn); ok {
 		client.raw = spoken.Raw()
 	}

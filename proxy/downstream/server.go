@@ -156,7 +156,6 @@ func (s *Server) ServeTLS(l net.Listener) error {
 	return s.serve(l, func(l *listener) error {
 		return s.accept(l, func(c *Conn) {
 			c.tls = tls.Server(c, config)
-			c.over = c.tls
 			s.serveTLS(c)
 		})
 	})

@@ -14,13 +14,13 @@ const (
 
 // Framing is how a message's body is framed.
 type Framing struct {
-	Kind   Kind
-	Length int64 // what Content-Length says, if Sized; 0 otherwise
+	Kind Kind
 	// Sized says that there is a Content-Length: always if Kind is Length. If it is None the
 	// length is 0, or tells of the body that the same answer to a GET would have.
 	Sized bool
 	// Persists says that the connection may carry another message behind this one.
 	Persists bool
+	Length   int64 // what Content-Length says, if Sized; 0 otherwise
 }
 
 // RequestFraming returns how a request's body is framed (RFC 9112, section 6). The error is a

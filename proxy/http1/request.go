@@ -15,17 +15,17 @@ type Request struct {
 	URL    url.URL // the same, read
 	Host   string  // of an absolute target, or of Host
 	Proto  string  // such as HTTP/1.1
-	Major  int     // of its version
-	Minor  int
-	Remote string // the client's address, with the port
-	Secure bool   // it came over TLS
-	Close  bool   // its client sends no other one over the connection
-	Fields Fields // of its head
-	Ahead  int    // bytes of memory for what has come behind its head; 0: nothing has
+	Remote string  // the client's address, with the port
+	Fields Fields  // of its head
+	Ahead  int     // bytes of memory for what has come behind its head; 0: nothing has
 
-	Body    io.ReadCloser // nil: there is none
-	Length  int64         // of the body; -1: it is not known
-	Chunked bool          // the body comes in chunks
+	Major, Minor uint8 // of its version
+	Secure       bool  // it came over TLS
+	Close        bool  // its client sends no other one over the connection
+	Chunked      bool  // the body comes in chunks
+
+	Body   io.ReadCloser // nil: there is none
+	Length int64         // of the body; -1: it is not known
 	// Announced are the names of the trailer's fields that the head has; they may stand there.
 	// Trailer is filled in when Body has been read to its end.
 	Announced []string
@@ -41,7 +41,7 @@ func (r *Request) Fill(h *Head, f Framing) error {
 	}
 	*r = Request{
 		Method: methodOf(h), Target: h.TargetIn(text), Host: h.AuthorityIn(text),
-		Proto: "HTTP/1.1", Major: 1, Minor: h.Minor(), Close: !f.Persists,
+		Proto: "HTTP/1.1", Major: 1, Minor: uint8(h.Minor()), Close: !f.Persists,
 	}
 	if h.Minor() == 0 {
 		r.Proto = "HTTP/1.0"
@@ -92,7 +92,7 @@ func isPlainPath(path string) bool {
 }
 
 // AtLeast reports whether the version is major.minor or a later one.
-func (r *Request) AtLeast(major, minor int) bool {
+func (r *Request) AtLeast(major, minor uint8) bool {
 	return r.Major > major || r.Major == major && r.Minor >= minor
 }
 

@@ -130,7 +130,7 @@ func (f *facts) judgeTrouble(t told, text string) string {
 	names := func(word string) string { before, _, _ := strings.Cut(text, word); return before }
 	ofOther := func(word string) string {
 		name := names(word)
-		return unless(f.troubled(name, t.asked) || f.troubled(t.gateway, t.asked) || f.admits(name, t.asked) || f.admits(t.gateway, t.asked),
+		return unless(f.troubled(name, t.answered) || f.troubled(t.gateway, t.answered) || f.admits(name, t.answered) || f.admits(t.gateway, t.answered),
 			"nothing was done to "+name)
 	}
 	switch {
@@ -146,12 +146,12 @@ func (f *facts) judgeTrouble(t told, text string) string {
 		}
 		return ofOther(" does not answer")
 	case strings.HasPrefix(text, "This gateway was lost"):
-		return unless(len(f.of(t.gateway)) > 1 || f.admits(t.gateway, t.asked), "it has had one")
+		return unless(len(f.of(t.gateway)) > 1 || f.admits(t.gateway, t.answered), "it has had one")
 	case strings.Contains(text, ": the client "): // there is one, which has all places
 		return "no other client waits, and no queue is full"
 	case strings.HasPrefix(text, "One more loss"), strings.HasPrefix(text, "No majority"), strings.HasPrefix(text, "No gateway leads"),
 		strings.Contains(text, " admits nothing: "), strings.Contains(text, " slots withheld"):
-		return unless(!Soak() || f.anyTroubled(t.asked) || slices.ContainsFunc(f.runs, func(r *life) bool { return f.admits(r.name, t.asked) }), "nothing was done to any gateway")
+		return unless(!Soak() || f.anyTroubled(t.answered) || slices.ContainsFunc(f.runs, func(r *life) bool { return f.admits(r.name, t.answered) }), "nothing was done to any gateway")
 	default:
 		return "nobody said when this is true: see judgeTrouble"
 	}

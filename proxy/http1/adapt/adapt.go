@@ -71,7 +71,7 @@ func Announced(names []string) http.Header {
 // FromHTTP returns a request that net/http's server has read.
 func FromHTTP(in *http.Request) *http1.Request {
 	r := &http1.Request{
-		Method: in.Method, Target: in.RequestURI, URL: *in.URL, Host: in.Host, Proto: in.Proto, Major: in.ProtoMajor, Minor: in.ProtoMinor,
+		Method: in.Method, Target: in.RequestURI, URL: *in.URL, Host: in.Host, Proto: in.Proto, Major: uint8(in.ProtoMajor), Minor: uint8(in.ProtoMinor),
 		Remote: in.RemoteAddr, Secure: in.TLS != nil, Close: in.Close, Fields: Fields(in.Header),
 		Length: in.ContentLength, Chunked: len(in.TransferEncoding) > 0, Announced: slices.Sorted(maps.Keys(in.Trailer)),
 	}
@@ -102,7 +102,7 @@ func (b *body) Read(p []byte) (int, error) {
 func ToHTTP(ctx context.Context, r *http1.Request, state *tls.ConnectionState) *http.Request {
 	url := r.URL
 	out := (&http.Request{
-		Method: r.Method, URL: &url, Proto: r.Proto, ProtoMajor: r.Major, ProtoMinor: r.Minor, Header: Header(r.Fields), Body: r.Body,
+		Method: r.Method, URL: &url, Proto: r.Proto, ProtoMajor: int(r.Major), ProtoMinor: int(r.Minor), Header: Header(r.Fields), Body: r.Body,
 		ContentLength: r.Length, Close: r.Close, Host: r.Host, RemoteAddr: r.Remote, RequestURI: r.Target, TLS: state,
 	}).WithContext(ctx)
 	for _, name := range []string{"Host", "Transfer-Encoding", "Trailer"} {
