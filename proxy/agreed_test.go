@@ -3,10 +3,13 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -148,10 +151,18 @@ func newShared(t testing.TB, upstreams []string, change ...func(*Config)) (*gate
 	return g, s
 }
 
-// freeAddr returns an address at which nobody listens.
+// freeHosts counts the addresses of this machine that freeAddr has used.
+var freeHosts atomic.Int32
+
+// freeAddr returns an address at which nobody listens. On Linux nobody else will: it has a host's
+// address of its own, so no server of another test gets its port.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = fmt.Sprintf("127.77.%d.%d", os.Getpid()%256, freeHosts.Add(1)%256)
+	}
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,8 +51,8 @@ type answer struct {
 // progress is how far an answer has come.
 type progress struct {
 	out       *[]byte // lent; what has not been written
-	status    int     // of the final head; 0: none yet
 	keep      string  // what its Connection says, but for close
+	status    int16   // of the final head; 0: none yet
 	announces bool    // a trailer
 	committed bool    // the final head is in out, or written
 	last      bool    // the connection ends behind it
@@ -140,13 +140,13 @@ func (w *answer) writeHead(status int, fields http1.Fields) {
 		w.flush()
 		return
 	}
-	w.status = status
+	w.status = int16(status)
 	w.announced(fields)
 	var err error
 	if *out, err = fields.AppendTo(http1.AppendStatusLine(*out, status), w.isNotHead); err != nil {
 		w.client.server.cfg.Logger.Error("an answer has a field that cannot be written", slog.Any("error", err))
 		w.status, w.last, w.sized, w.length = http.StatusInternalServerError, true, true, 0
-		*out = http1.AppendStatusLine((*out)[:0], w.status)
+		*out = http1.AppendStatusLine((*out)[:0], int(w.status))
 		fields = nil
 	}
 	if !fields.Has(http1.Date) {
@@ -396,6 +396,8 @@ func (w *answer) ReadFrom(r io.Reader) (int64, error) {
 
 // gotTrailer notes what came behind the request's body.
 func (w *answer) gotTrailer(fields http1.Fields) { w.request.Trailer = fields }
+
+func (w *answer) connection() *Conn { return w.client.conn }
 
 // sayContinue tells the client to send its body, unless it has an answer.
 func (w *answer) sayContinue() {

@@ -13,13 +13,20 @@ import (
 // requestBody is the body of a request of HTTP/1. Nothing of it is read before somebody asks, nor
 // is the client told to go on.
 type requestBody struct {
-	answer *answer // to the request
+	answer owner // to the request
 	closed atomic.Bool
 
 	mu      sync.Mutex // held while it is read
 	body    http1.Body
 	expects bool // "Expect: 100-continue", and the client was not told yet
 	ended   atomic.Bool
+}
+
+// owner is the answer to the request that the body is of.
+type owner interface {
+	sayContinue()
+	gotTrailer(fields http1.Fields)
+	connection() *Conn
 }
 
 var errBodyClosed = errors.New("downstream: the body was read after its request had ended")
@@ -39,7 +46,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	switch rule := http1.Rule(0); {
 	case err == nil, errors.As(err, &rule), errors.Is(err, os.ErrDeadlineExceeded):
 	case !errors.Is(err, io.EOF):
-		b.answer.client.conn.on(gotEnd)
+		b.answer.connection().on(gotEnd)
 	case !b.ended.Load():
 		b.ended.Store(true)
 		if trailer := b.body.Trailer(); trailer != nil {
@@ -60,7 +67,7 @@ func (b *requestBody) Close() error {
 // come to its end.
 func (b *requestBody) finish() bool {
 	if b.closed.Store(true); !b.mu.TryLock() {
-		_ = b.answer.client.conn.SetReadDeadline(longAgo)
+		_ = b.answer.connection().SetReadDeadline(longAgo)
 		b.mu.Lock()
 	}
 	defer b.mu.Unlock()
