@@ -13,6 +13,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -342,8 +343,7 @@ func TestClientLeavesBetweenEpochs(t *testing.T) {
 	})
 }
 
-// Messages of a pool that the view here does not explain yet are kept, and
-// refused when it never does.
+// A message of a pool that is new waits for the view that has it, and one of a pool that no view has is refused.
 func TestMessageBeforeItsView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
@@ -370,12 +370,15 @@ func TestMessageBeforeItsView(t *testing.T) {
 		}
 
 		m := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
-		if err := home.Deliver(2, "nonsense", m); err != nil {
-			t.Errorf("first message of a pool to come: %v", err)
-		}
-		time.Sleep(time.Minute)
 		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, admission.ErrUnknownPool) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A letter about a pool that no view has explained here yet is not refused for good: it is sent again.
+func TestLetterBeforeItsPool(t *testing.T) {
+	if err := new(Gateway).ReceivePayload(2, poolTopic+"new", []byte("{}")); !errors.Is(err, transport.ErrNotYet) {
+		t.Error(err)
+	}
 }

@@ -49,6 +49,7 @@ type node struct {
 	name    string           // of all incarnations
 	self    kmutex.Node      // present incarnation
 	seen    *membership.View // newest view that has reached it
+	follows uint64           // number of the view that it has taken over
 	until   time.Time        // end of its lease
 	changed chan struct{}
 	cut     bool      // nothing goes in or out
@@ -86,6 +87,7 @@ func (n *node) redeem(ctx context.Context, pool, id string, lost lossFunc) (*Red
 
 type delivery struct {
 	from, to kmutex.Node
+	view     uint64 // that the sender follows
 	pool     string
 	m        kmutex.Message
 	at       time.Time
@@ -419,7 +421,15 @@ func (n *node) UseTickets(ctx context.Context, _ string, ttl time.Duration) erro
 }
 
 // SetPeers implements Links.
-func (*node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent { return nil }
+func (n *node) SetPeers(_ kmutex.Node, view uint64, _ []transport.Peer) []transport.Unsent {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	if n.follows != view {
+		n.follows = view
+		n.wake()
+	}
+	return nil
+}
 
 // MeanRTT implements Links.
 func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }
@@ -428,7 +438,7 @@ func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }
 func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	n.fleet.mu.Lock()
 	peer, cut := n.fleet.gateways[to], n.cut
-	from := n.self
+	from, view := n.self, n.follows
 	_, known := n.seen.Member(to)
 	if m.Kind == kmutex.KindRequest {
 		n.asks++
@@ -441,7 +451,7 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 		return nil // stays in the link's queue
 	}
 	select {
-	case peer.inbox <- delivery{from, to, pool, m, time.Now().Add(n.fleet.delay)}:
+	case peer.inbox <- delivery{from, to, view, pool, m, time.Now().Add(n.fleet.delay)}:
 		return nil
 	case <-peer.done:
 		return transport.ErrUnknownPeer
@@ -506,17 +516,17 @@ func (n *node) receive() {
 	}
 }
 
-// linked waits until this gateway's view has the sender, as links do, and
+// linked waits until this gateway follows the view that the sender did, as links do, and
 // reports whether both incarnations still are there.
 func (n *node) linked(d delivery) bool {
 	for {
 		n.fleet.mu.Lock()
 		mine := n.self == d.to && !n.cut
 		_, in := n.seen.Member(d.from)
-		_, coming := n.fleet.view.Member(d.from)
-		changed := n.changed
+		_, there := n.fleet.view.Member(d.from)
+		changed, follows := n.changed, n.follows >= d.view
 		n.fleet.mu.Unlock()
-		if !mine || in || !coming {
+		if !mine || follows || !there {
 			return mine && in
 		}
 		select {

@@ -89,7 +89,7 @@ func (p *process) follow() {
 			peers = append(peers, hosts.Peer{Node: m.Node, Host: host})
 		}
 	}
-	for _, m := range p.h.SetPeers(self.Node, peers) {
+	for _, m := range p.h.SetPeers(self.Node, v.Number, peers) {
 		p.tracef("takes back: %v", m)
 		p.gateway.Unsent(m)
 	}
@@ -129,7 +129,7 @@ func (p *process) void() {
 			p.c.Fail(err)
 		}
 	}
-	p.h.SetPeers(0, nil)
+	p.h.SetPeers(0, 0, nil)
 	p.h.Step(core.Rejoin{})
 }
 

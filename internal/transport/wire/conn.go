@@ -129,7 +129,7 @@ func (c *Conn) Send(ch Channel, data []byte) error {
 	return nil
 }
 
-// Linked reports whether messages flow. The error says that they never will.
+// Linked reports whether both ends serve the link. The error says that they never will.
 func (c *Conn) Linked() (bool, error) {
 	return c.link != nil && c.linkErr == nil && c.theirs.self == c.link.Peer && c.theirs.peer == c.link.Self, c.linkErr
 }
@@ -153,7 +153,11 @@ func (c *Conn) name(b []byte) string {
 	return s
 }
 
-func (c *Conn) linkDue() bool { return c.link != nil && c.link.due(c.size) && c.linked() }
+// flows reports whether this end may write messages: what one says may need the view that its sender
+// follows.
+func (c *Conn) flows() bool { return c.linked() && c.theirs.view >= c.link.View }
+
+func (c *Conn) linkDue() bool { return c.link != nil && c.link.due(c.size) && c.flows() }
 
 func (c *Conn) dataDue() bool { return len(c.data) > 0 && c.inFlight < c.size }
 

@@ -22,7 +22,8 @@
 // [Conn.Send] is for what may be lost: its error says that the frame was dropped, and the end
 // of a connection that others may have been. A [Conn.Call] gets one answer, or ends with the
 // connection; then nobody knows whether it was carried out. A [Link] loses nothing and
-// repeats nothing, over any number of connections, while both incarnations live.
+// repeats nothing, over any number of connections, while both incarnations live. Its messages wait
+// at their sender until the other end follows the view that the sender does.
 //
 // # Bounds
 //
@@ -50,8 +51,9 @@
 //	  credit    how many bytes of data have been read
 //	  ping      id
 //	  pong      id of the ping that it answers
-//	  link      the sender's node, the other end's, numbers of the last message received
-//	            and of the last one sent
+//	  link      the sender's node, the other end's, numbers of the last message received,
+//	            of the last one sent, and of the view that the sender follows; again when
+//	            that is another
 //	  ack       number of the last message received
 //	  padding   bytes
 //

@@ -15,7 +15,7 @@ func (c *Conn) Due() bool {
 func (c *Conn) Fill(now time.Duration, dst []byte, limit int) (batch []byte, messages int) {
 	if c.announceDue {
 		c.announceDue = false
-		dst = appendNumbers(dst, typeLink, c.mine.self, c.mine.peer, c.mine.received, c.mine.given)
+		dst = appendNumbers(dst, typeLink, c.mine.self, c.mine.peer, c.mine.received, c.mine.given, c.mine.view)
 	}
 	if c.paddingDue {
 		if c.linkDue() {

@@ -64,9 +64,9 @@ type frame struct {
 	data    []byte
 }
 
-// announcement says which link an end serves on a connection, and how many messages it has
-// received over it and sent. The zero value: none.
-type announcement struct{ self, peer, received, given uint64 }
+// announcement says which link an end serves on a connection, how many messages it has
+// received over it and sent, and which view it follows. The zero value: none.
+type announcement struct{ self, peer, received, given, view uint64 }
 
 // open appends the head of a frame, for seal to complete.
 func open(dst []byte, kind frameType) []byte { return append(dst, 0, 0, byte(kind)) }
@@ -169,7 +169,7 @@ func decode(body []byte, f *frame) error {
 	case typeCredit:
 		f.size = int(c.UpTo(maxWindow))
 	case typeLink:
-		f.link = announcement{c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint()}
+		f.link = announcement{c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint()}
 	default:
 		c.Fail(ErrRange)
 	}
