@@ -91,6 +91,8 @@ type Conn struct {
 	link              *Link
 	mine, theirs      announcement
 	announceDue       bool
+	theirView         uint64 // that the other end follows
+	viewDue           bool   // the other end is to be told which one this end follows
 	linkErr           error
 	ackDue            bool
 	acked, delivered  uint64 // what the other end was told, and what it may be told
@@ -153,9 +155,8 @@ func (c *Conn) name(b []byte) string {
 	return s
 }
 
-// flows reports whether this end may write messages: what one says may need the view that its sender
-// follows.
-func (c *Conn) flows() bool { return c.linked() && c.theirs.view >= c.link.View }
+// flows reports whether this end may write messages: they may be about what its view has.
+func (c *Conn) flows() bool { return c.linked() && c.theirView >= c.link.View }
 
 func (c *Conn) linkDue() bool { return c.link != nil && c.link.due(c.size) && c.flows() }
 

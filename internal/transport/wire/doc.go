@@ -51,11 +51,11 @@
 //	  credit    how many bytes of data have been read
 //	  ping      id
 //	  pong      id of the ping that it answers
-//	  link      the sender's node, the other end's, numbers of the last message received,
-//	            of the last one sent, and of the view that the sender follows; again when
-//	            that is another
+//	  link      the sender's node, the other end's, numbers of the last message received
+//	            and of the last one sent
 //	  ack       number of the last message received
 //	  padding   bytes
+//	  view      number of the view that the sender follows
 //
 // Fixed-size integers are big-endian, all others are unsigned varints in their shortest form.
 // The end that dialled counts its calls 1, 3, 5, ..., the other one 2, 4, 6, ...

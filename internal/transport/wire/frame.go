@@ -46,6 +46,7 @@ const (
 	typeLink
 	typeAck
 	typePadding
+	typeView
 )
 
 // flagged is set in the type of a frame that has the flag of its type.
@@ -55,7 +56,7 @@ const flagged = 0x80
 type frame struct {
 	kind    frameType
 	flag    bool
-	id      uint64 // of a call, a ping; how many were received (ack)
+	id      uint64 // of a call, a ping; how many were received (ack); of a view
 	channel Channel
 	name    []byte
 	status  Status
@@ -64,9 +65,9 @@ type frame struct {
 	data    []byte
 }
 
-// announcement says which link an end serves on a connection, how many messages it has
-// received over it and sent, and which view it follows. The zero value: none.
-type announcement struct{ self, peer, received, given, view uint64 }
+// announcement says which link an end serves on a connection, and how many messages it has
+// received over it and sent. The zero value: none.
+type announcement struct{ self, peer, received, given uint64 }
 
 // open appends the head of a frame, for seal to complete.
 func open(dst []byte, kind frameType) []byte { return append(dst, 0, 0, byte(kind)) }
@@ -164,12 +165,12 @@ func decode(body []byte, f *frame) error {
 		c.sized(f)
 	case typeCancel, typePing, typePong:
 		f.id = c.Positive()
-	case typeAck:
+	case typeAck, typeView:
 		f.id = c.Uvarint()
 	case typeCredit:
 		f.size = int(c.UpTo(maxWindow))
 	case typeLink:
-		f.link = announcement{c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint()}
+		f.link = announcement{c.Uvarint(), c.Uvarint(), c.Uvarint(), c.Uvarint()}
 	default:
 		c.Fail(ErrRange)
 	}

@@ -7,29 +7,26 @@ import (
 )
 
 // SetLink says which link goes over the connection from now on; nil: none. Messages flow once
-// the other end has said the same, and follows the view that this one does. A link must have been taken from the connection before.
+// the other end has said the same, and follows the view that this one does. A link must have been
+// taken from the connection before.
 func (c *Conn) SetLink(l *Link) {
 	if c.link == l {
 		return
 	}
 	c.link, c.linkErr, c.message, c.ackDue = l, nil, nil, false
-	c.unackedSince, c.before = never, 0
+	c.unackedSince, c.before, c.viewDue = never, 0, l != nil
 	var mine announcement
 	if l != nil {
-		mine = announcement{l.Self, l.Peer, l.received, l.given, l.View}
+		mine = announcement{l.Self, l.Peer, l.received, l.given}
 		c.acked, c.delivered = l.received, l.received
 	}
 	c.announce(mine)
 	c.match()
 }
 
-// Follow takes in that the link's View is another: the other end is told. What is not written yet
-// waits until that end has said the same or more.
-func (c *Conn) Follow() {
-	if c.linkErr == nil {
-		c.mine.view, c.announceDue = c.link.View, true
-	}
-}
+// Follow takes in that the link's View is another: the other end is told, and what is not written yet
+// waits until that end follows it, too.
+func (c *Conn) Follow() { c.viewDue = c.link != nil }
 
 // announce has the other end told what this one serves, before anything else.
 func (c *Conn) announce(a announcement) { c.mine, c.announceDue = a, true }
@@ -105,13 +102,11 @@ func (c *Conn) take(now time.Duration, f *frame) error {
 	case typePong:
 		return c.ponged(now, f.id)
 	case typeLink:
-		again := c.linked()
-		c.theirs = f.link
-		if !again || !c.linked() { // else only the view is another
-			c.message = nil
-			c.match()
-		}
+		c.theirs, c.message = f.link, nil
+		c.match()
 		c.event(Event{Kind: Linked})
+	case typeView:
+		c.theirView = f.id
 	case typeAck:
 		if !c.linked() {
 			return nil
