@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -343,7 +344,8 @@ func TestClientLeavesBetweenEpochs(t *testing.T) {
 	})
 }
 
-// A message of a pool that is new waits for the view that has it, and one of a pool that no view has is refused.
+// A message of a new pool waits for the view that has it, also while that is being taken over. A message of a pool
+// that no view has is refused.
 func TestMessageBeforeItsView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
@@ -364,12 +366,19 @@ func TestMessageBeforeItsView(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(time.Second)
+		m := kmutex.Message{Kind: kmutex.KindRequest, Origin: 2} // of no epoch: it changes nothing
+		meanwhile := make(chan error, 1)
+		home.peered = func() {
+			home.peered = nil
+			go func() { meanwhile <- home.Deliver(2, "new", m) }()
+			for range 100 {
+				runtime.Gosched()
+			}
+		}
 		home.Follow()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, <-meanwhile); err != nil {
 			t.Error(err)
 		}
-
-		m := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
 		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, admission.ErrUnknownPool) {
 			t.Errorf("got %v", err)
 		}

@@ -44,6 +44,8 @@ type node struct {
 	done  chan struct{}
 	once  sync.Once
 	wg    sync.WaitGroup
+	// peered is called when a view's members are known, and its pools are not yet; nil: nothing is.
+	peered func()
 
 	// Under the fleet's lock.
 	name    string           // of all incarnations
@@ -422,6 +424,9 @@ func (n *node) UseTickets(ctx context.Context, _ string, ttl time.Duration) erro
 
 // SetPeers implements Links.
 func (n *node) SetPeers(_ kmutex.Node, view uint64, _ []transport.Peer) []transport.Unsent {
+	if n.peered != nil {
+		n.peered()
+	}
 	n.fleet.mu.Lock()
 	defer n.fleet.mu.Unlock()
 	if n.follows != view {

@@ -483,9 +483,8 @@ func TestOlderViewWaits(t *testing.T) {
 		t1.SetPeers(1, one, []Peer{{Node: 2, Addr: t2.Addr().String(), Name: nameOf(2)}})
 		t2.SetPeers(2, two, []Peer{{Node: 1, Addr: t1.Addr().String(), Name: nameOf(1)}})
 	}
-	follow(1, 1)
-	waitUp(t, t1, t2)
 	follow(2, 1)
+	waitUp(t, t1, t2)
 	sendAll(t, t1, 2, n)
 	sendAll(t, t2, 1, n)
 	wait(t, "messages of the older view", at1.done)

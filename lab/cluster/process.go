@@ -85,9 +85,13 @@ func (p *process) follow() {
 	for _, m := range v.Members {
 		host := hostOf(m.Name)
 		fv.Members = append(fv.Members, fairk.Member{Node: m.Node, Host: host, Boot: m.Boot})
+		fv.Newest = max(fv.Newest, m.Node)
 		if m.Node != self.Node {
 			peers = append(peers, hosts.Peer{Node: m.Node, Host: host})
 		}
+	}
+	for _, l := range v.Lost {
+		fv.Newest = max(fv.Newest, l.Node)
 	}
 	for _, m := range p.h.SetPeers(self.Node, v.Number, peers) {
 		p.tracef("takes back: %v", m)

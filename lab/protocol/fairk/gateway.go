@@ -244,6 +244,9 @@ func (g *Gateway) carry(fx *pool.Effects) {
 func (g *Gateway) send(m *kmutex.Envelope) {
 	to, known := g.view.member(m.To)
 	if !known {
+		if m.To > g.view.Newest {
+			g.fail(fmt.Errorf("node %d: %v to node %d of a view to come", g.self, m.Message, m.To))
+		}
 		return
 	}
 	p := g.cfg.Parcels.get()
