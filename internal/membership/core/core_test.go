@@ -115,10 +115,14 @@ func TestLongRoundTrips(t *testing.T) {
 
 // With slow disks and constant writes the leader stays.
 func TestSlowDisks(t *testing.T) {
+	seeds := uint64(5)
+	if testing.Short() {
+		seeds = 2
+	}
 	for _, write := range []time.Duration{60 * ms, 100 * ms, 200 * ms} {
 		var worst time.Duration
 		elected := 0
-		for seed := range uint64(5) {
+		for seed := range seeds {
 			w := newWorld(t, seed, 5, 3*time.Second, ms, nil)
 			for _, h := range w.hosts {
 				h.Write = write
@@ -138,7 +142,7 @@ func TestSlowDisks(t *testing.T) {
 			w.run(10 * time.Second)
 			worst = max(worst, w.gap, w.Now()-w.viewed)
 		}
-		t.Logf("writes of %v: %d elections in 150 s, a leader killed: %v at worst", write, elected, worst.Round(ms))
+		t.Logf("writes of %v: %d elections in %d s, a leader killed: %v at worst", write, elected, 30*seeds, worst.Round(ms))
 		if elected > 0 || worst > 5*time.Second {
 			t.Errorf("writes of %v: %d elections, %v at worst", write, elected, worst)
 		}

@@ -460,6 +460,9 @@ func (w *world) play(until time.Duration) error {
 
 func TestWorlds(t *testing.T) {
 	first, n := uint64(1), uint64(*seeds)
+	if testing.Short() {
+		n /= 2
+	}
 	if *seed != 0 {
 		first, n = *seed, 1
 	}
