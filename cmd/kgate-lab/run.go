@@ -12,15 +12,16 @@ import (
 	"github.com/kgate/kgate/lab/bar"
 	"github.com/kgate/kgate/lab/experiment"
 	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/report"
 )
 
 // experimentFlags are common to run and report.
 type experimentFlags struct {
-	Seeds    int                `name:"seeds" placeholder:"N" help:"Runs of each configuration (default: as the experiment says)."`
-	Full     bool               `name:"full" help:"The large size: for the paper's figures its 100 trials of 2000 requests per node. Takes hours."`
-	Parallel int                `name:"parallel" placeholder:"N" help:"Runs at once (default: one per processor). Results do not depend on it."`
-	Latency  experiment.Latency `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
+	Seeds    int             `name:"seeds" placeholder:"N" help:"Runs of each configuration (default: as the experiment says)."`
+	Full     bool            `name:"full" help:"The large size: for the paper's figures its 100 trials of 2000 requests per node. Takes hours."`
+	Parallel int             `name:"parallel" placeholder:"N" help:"Runs at once (default: one per processor). Results do not depend on it."`
+	Latency  network.Latency `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
 }
 
 func (f *experimentFlags) Validate() error {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/lab/bar"
-	"github.com/kgate/kgate/lab/experiment"
 	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/plan"
 )
 
@@ -34,19 +34,19 @@ func (r *rate) UnmarshalText(text []byte) error {
 
 // planCommand predicts the waits of a pool.
 type planCommand struct {
-	K        int                `name:"k" help:"Slots over all gateways (needed unless --p99 or --upstreams is given)."`
-	Each     []int              `name:"upstreams" placeholder:"K,..." help:"The k of each upstream, where each has its own: how long requests wait, and how long without one of them."`
-	Gateways int                `name:"gateways" default:"3" help:"Number of gateways, each with the same load."`
-	Rate     rate               `name:"rate" required:"" placeholder:"6/s" help:"Requests over all gateways: 6/s, 90/min, 2000/h."`
-	HoldMean time.Duration      `name:"hold-mean" placeholder:"TIME" help:"Mean time that a request is in flight (needed unless --from-metrics is given)."`
-	HoldSCV  float64            `name:"hold-scv" default:"1" help:"Variance of that time over its squared mean: 0 constant, 1 exponential, more for a heavy tail."`
-	From     []string           `name:"from-metrics" sep:"none" placeholder:"URL|FILE" help:"Take mean and SCV from kgate_hold_time_seconds there; once per gateway, to add them up."`
-	Pool     string             `name:"pool" placeholder:"NAME" help:"The pool to read from the metrics (needed if they show several)."`
-	P99      time.Duration      `name:"p99" placeholder:"TIME" help:"Find the smallest k with which 99 % of the requests wait at most this long."`
-	Seeds    int                `name:"seeds" default:"5" help:"Number of runs."`
-	Entries  int                `name:"entries" default:"100000" help:"Requests per run."`
-	Latency  experiment.Latency `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
-	JSON     bool               `name:"json" help:"Print k, the load and the waits, in seconds, as JSON."`
+	K        int             `name:"k" help:"Slots over all gateways (needed unless --p99 or --upstreams is given)."`
+	Each     []int           `name:"upstreams" placeholder:"K,..." help:"The k of each upstream, where each has its own: how long requests wait, and how long without one of them."`
+	Gateways int             `name:"gateways" default:"3" help:"Number of gateways, each with the same load."`
+	Rate     rate            `name:"rate" required:"" placeholder:"6/s" help:"Requests over all gateways: 6/s, 90/min, 2000/h."`
+	HoldMean time.Duration   `name:"hold-mean" placeholder:"TIME" help:"Mean time that a request is in flight (needed unless --from-metrics is given)."`
+	HoldSCV  float64         `name:"hold-scv" default:"1" help:"Variance of that time over its squared mean: 0 constant, 1 exponential, more for a heavy tail."`
+	From     []string        `name:"from-metrics" sep:"none" placeholder:"URL|FILE" help:"Take mean and SCV from kgate_hold_time_seconds there; once per gateway, to add them up."`
+	Pool     string          `name:"pool" placeholder:"NAME" help:"The pool to read from the metrics (needed if they show several)."`
+	P99      time.Duration   `name:"p99" placeholder:"TIME" help:"Find the smallest k with which 99 % of the requests wait at most this long."`
+	Seeds    int             `name:"seeds" default:"5" help:"Number of runs."`
+	Entries  int             `name:"entries" default:"100000" help:"Requests per run."`
+	Latency  network.Latency `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
+	JSON     bool            `name:"json" help:"Print k, the load and the waits, in seconds, as JSON."`
 }
 
 func (planCommand) Help() string {

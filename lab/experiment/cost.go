@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/lab"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/central"
 	"github.com/kgate/kgate/lab/protocol/fairk"
@@ -44,8 +45,8 @@ func (c pool) byCost() []string {
 	return []string{text(c.nodes), text(c.k), text(c.delays), tickets}
 }
 
-func (c pool) latency() Latency {
-	return constant("", time.Duration(c.delays*float64(gatewayHold)))
+func (c pool) latency() network.Latency {
+	return network.Always("", time.Duration(c.delays*float64(gatewayHold)))
 }
 
 func (c pool) config(p protocol.Spec, entries int) lab.Config {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kgate/kgate/lab/network"
 )
 
 // Experiment is one question to the lab.
@@ -39,7 +41,7 @@ type setting struct {
 	Size
 	// Full is the large size, which may have more configurations too.
 	Full    bool
-	Latency Latency
+	Latency network.Latency
 }
 
 // Plot says how rows of a table become a figure: a line for each combination of

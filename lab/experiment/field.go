@@ -128,7 +128,7 @@ func fieldRun(p protocol.Spec, nodes, k, entries int) lab.Config {
 }
 
 func (r rival) measure(s setting, nodes, k int, seed uint64) ([][]float64, error) {
-	latency := s.Latency.or(constant("constant:10ms", fieldDelay))
+	latency := s.Latency.Or(network.Always("constant:10ms", fieldDelay))
 	calm, err := under(latency, fieldRun(r.Spec, nodes, k, s.Entries), seed)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func survivorsServed(lost []int, last []time.Duration, after time.Duration) floa
 	return float64(served) / float64(fieldNodes-len(lost))
 }
 
-func (r rival) afterLoss(l Latency, k int, seed uint64) (afterLoss, error) {
+func (r rival) afterLoss(l network.Latency, k int, seed uint64) (afterLoss, error) {
 	cfg := fieldRun(r.Spec, fieldNodes, k, 0)
 	round := cfg.Warmup / lossWarmup
 	cfg.Entries, cfg.Duration = 0, lossRounds*round

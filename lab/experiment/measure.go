@@ -8,6 +8,7 @@ import (
 
 	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol"
 )
 
@@ -38,7 +39,7 @@ func figures(r *meter.Result, k int) []float64 {
 }
 
 // one is a cell of one row of standard figures.
-func one(l Latency, cfg lab.Config, keys ...string) cell {
+func one(l network.Latency, cfg lab.Config, keys ...string) cell {
 	return cell{rows: [][]string{keys}, measure: func(seed uint64) ([][]float64, error) {
 		r, err := under(l, cfg, seed)
 		if err != nil {
@@ -50,7 +51,7 @@ func one(l Latency, cfg lab.Config, keys ...string) cell {
 
 // beside is a cell of rows for protocols under the same arrivals. Each has the
 // standard figures, and what extra makes of them and of the first protocol's.
-func beside(l Latency, keys []string, protocols []protocol.Spec, config func(protocol.Spec) lab.Config, extra func(row, first []float64) []float64) cell {
+func beside(l network.Latency, keys []string, protocols []protocol.Spec, config func(protocol.Spec) lab.Config, extra func(row, first []float64) []float64) cell {
 	var c cell
 	for _, p := range protocols {
 		c.rows = append(c.rows, append(slices.Clone(keys), p.Name))
@@ -80,7 +81,7 @@ func value(row []float64, figure string) float64 {
 }
 
 // under carries out one run.
-func under(l Latency, cfg lab.Config, seed uint64) (*meter.Result, error) {
+func under(l network.Latency, cfg lab.Config, seed uint64) (*meter.Result, error) {
 	var err error
 	cfg.Seed = seed
 	if cfg.Network, err = l.Model(cfg.Nodes, seed); err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/network"
 )
 
 // Options say how experiments are run.
@@ -18,7 +19,7 @@ type Options struct {
 	// Full takes the large size.
 	Full bool
 	// Latency replaces the network, where the experiment is not about that.
-	Latency Latency
+	Latency network.Latency
 	// Parallel is how many runs go on at once; 0: one per processor.
 	Parallel int
 	// Progress is told how many of an experiment's runs are done, from any goroutine.

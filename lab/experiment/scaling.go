@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/lab"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/bv95"
 	"github.com/kgate/kgate/lab/protocol/central"
@@ -35,7 +36,7 @@ func nodeScaling() *Experiment {
 					named(early, fairk.Paper()), named(late, fairk.Late()), named("central", central.Spec()), named(proxyA, bv95.A()), named(proxyB, bv95.B()),
 				} {
 					for _, nodes := range []int{10, 32, 100, 316, 1000, 3162, 10_000} {
-						d.cells = append(d.cells, one(s.Latency.or(constant("constant:1s", paperT)), scaled(p, load, nodes, s.Entries), load, p.Name, text(nodes)))
+						d.cells = append(d.cells, one(s.Latency.Or(network.Always("constant:1s", paperT)), scaled(p, load, nodes, s.Entries), load, p.Name, text(nodes)))
 					}
 				}
 			}

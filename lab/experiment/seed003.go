@@ -99,9 +99,9 @@ func ofPaper() []protocol.Spec {
 
 // settings are the paper's two networks: one in which each message takes a second,
 // and a WAN. The paper's King data could not be had.
-func settings(l Latency) map[string]Latency {
-	lan := constant("constant:1s", paperT)
-	return map[string]Latency{"LAN": lan, "WAN": l.or(clustered())}
+func settings(l network.Latency) map[string]network.Latency {
+	lan := network.Always("constant:1s", paperT)
+	return map[string]network.Latency{"LAN": lan, "WAN": l.Or(network.MadeUp())}
 }
 
 var networks = []string{"LAN", "WAN"}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/heirs"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol/paper"
 	"github.com/kgate/kgate/lab/ring"
 )
@@ -138,7 +139,7 @@ func loseTheirs(percent, p, draws int, seed uint64) ([]float64, error) {
 			survived++
 		}
 	}
-	before, err := under(settings(Latency{})["LAN"], paperRun(spec, paperLambda, 20), seed)
+	before, err := under(settings(network.Latency{})["LAN"], paperRun(spec, paperLambda, 20), seed)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/lab"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/central"
 	"github.com/kgate/kgate/lab/protocol/fairk"
@@ -23,12 +24,14 @@ const (
 	gatewayWarm  = 5 * time.Minute
 )
 
-func gatewayLatency(l Latency) Latency { return l.or(constant("constant:5ms", gatewayDelay)) }
+func gatewayLatency(l network.Latency) network.Latency {
+	return l.Or(network.Always("constant:5ms", gatewayDelay))
+}
 
 // system is one of the workloads of the experiment.
 type system struct {
 	name      string
-	latency   Latency
+	latency   network.Latency
 	config    lab.Config // without protocol
 	protocols []protocol.Spec
 }
@@ -86,7 +89,7 @@ func systems(s setting, scv float64) []system {
 	closed.Workload = workload.Config{Closed: &workload.Closed{Rate: .5, PerNode: 10}, Hold: hold}
 	list := []system{
 		// Three tokens cannot be split over a hundred nodes.
-		{closedPaper, s.Latency.or(constant("constant:100ms", paperHold/100)), paper, all[:4]},
+		{closedPaper, s.Latency.Or(network.Always("constant:100ms", paperHold/100)), paper, all[:4]},
 		{closedGateways, gatewayLatency(s.Latency), closed, all},
 	}
 	for _, load := range []string{".5", ".8", ".9"} {

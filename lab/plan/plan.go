@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kgate/kgate/lab"
-	"github.com/kgate/kgate/lab/experiment"
 	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/protocol/static"
@@ -31,7 +31,7 @@ type Question struct {
 	HoldMean time.Duration
 	HoldSCV  float64
 	// Latency between the gateways; default constant:200us, a LAN.
-	Latency experiment.Latency
+	Latency network.Latency
 	// Seeds is the number of runs (default 5), Entries of requests in each
 	// (default 100,000).
 	Seeds, Entries int
@@ -42,7 +42,7 @@ type Question struct {
 
 func (q Question) withDefaults() Question {
 	q.Seeds, q.Entries = cmp.Or(q.Seeds, 5), cmp.Or(q.Entries, 100_000)
-	q.Latency = q.Latency.Or("constant:200us")
+	q.Latency = q.Latency.Or(network.Always("constant:200us", 200*time.Microsecond))
 	return q
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kgate/kgate/lab/experiment"
+	"github.com/kgate/kgate/lab/network"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,9 +26,9 @@ func erlang(k int, load float64, hold time.Duration) float64 {
 	return waits * hold.Seconds() / (float64(k) * (1 - load))
 }
 
-func latency(t *testing.T, text string) experiment.Latency {
+func latency(t *testing.T, text string) network.Latency {
 	t.Helper()
-	l, err := experiment.ParseLatency(text)
+	l, err := network.ParseLatency(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/lab"
-	"github.com/kgate/kgate/lab/experiment"
 	"github.com/kgate/kgate/lab/meter"
 	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/plan"
@@ -37,7 +36,7 @@ func (l reality) source(seed uint64) *workload.Source {
 // plan returns what kgate plan says of late binding.
 func (l reality) plan(tb testing.TB, hold time.Duration) plan.Answer {
 	tb.Helper()
-	latency, err := experiment.ParseLatency("constant:" + loopback.String())
+	latency, err := network.ParseLatency("constant:" + loopback.String())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package experiment
+package network
 
 import (
 	"errors"
@@ -6,17 +6,15 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/kgate/kgate/lab/network"
 )
 
 // errLatency means that a latency model cannot be understood.
-var errLatency = errors.New("experiment: latency is constant:5ms, jitter:5ms,1ms, clustered, or king:FILE")
+var errLatency = errors.New("network: latency is constant:5ms, jitter:5ms,1ms, clustered, or king:FILE")
 
 // Latency makes networks. The zero value leaves the choice to the experiment.
 type Latency struct {
 	name  string
-	model func(nodes int, seed uint64) (network.Model, error)
+	model func(nodes int, seed uint64) (Model, error)
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler] with [ParseLatency].
@@ -40,16 +38,16 @@ func ParseLatency(text string) (Latency, error) {
 		return Latency{}, nil
 	case "constant":
 		d, err := delay(rest)
-		return constant(text, d), err
+		return Always(text, d), err
 	case "jitter":
 		base, extra, _ := strings.Cut(rest, ",")
 		b, err := delay(base)
 		x, err2 := delay(extra)
-		model := func(int, uint64) (network.Model, error) { return network.Jitter{Base: b, Extra: x}, nil }
+		model := func(int, uint64) (Model, error) { return Jitter{Base: b, Extra: x}, nil }
 		return Latency{text, model}, errors.Join(err, err2)
 	case "clustered":
 		if rest == "" {
-			return clustered(), nil
+			return MadeUp(), nil
 		}
 	case "king":
 		return king(text, rest)
@@ -65,14 +63,15 @@ func delay(text string) (time.Duration, error) {
 	return d, nil
 }
 
-func constant(name string, d time.Duration) Latency {
-	return Latency{name, func(int, uint64) (network.Model, error) { return network.Constant(d), nil }}
+// Always makes networks in which every message takes d, under a name.
+func Always(name string, d time.Duration) Latency {
+	return Latency{name, func(int, uint64) (Model, error) { return Constant(d), nil }}
 }
 
-// clustered has other places for the nodes under every seed.
-func clustered() Latency {
-	return Latency{"clustered", func(nodes int, seed uint64) (network.Model, error) {
-		return network.Clustered(nodes, seed), nil
+// MadeUp makes networks as [Clustered] does, with other places for the nodes under every seed.
+func MadeUp() Latency {
+	return Latency{"clustered", func(nodes int, seed uint64) (Model, error) {
+		return Clustered(nodes, seed), nil
 	}}
 }
 
@@ -80,34 +79,24 @@ func clustered() Latency {
 func king(name, file string) (Latency, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return Latency{}, fmt.Errorf("experiment: latency: %w", err)
+		return Latency{}, fmt.Errorf("network: latency: %w", err)
 	}
 	defer f.Close()
-	all, err := network.ParseKing(f)
+	all, err := ParseKing(f)
 	if err != nil {
-		return Latency{}, fmt.Errorf("experiment: %s: %w", file, err)
+		return Latency{}, fmt.Errorf("network: %s: %w", file, err)
 	}
-	return Latency{name, func(nodes int, seed uint64) (network.Model, error) { return all.Sample(nodes, seed) }}, nil
+	return Latency{name, func(nodes int, seed uint64) (Model, error) { return all.Sample(nodes, seed) }}, nil
 }
 
 // String returns the text it was read from; "" if the experiment has the choice.
 func (l Latency) String() string { return l.name }
 
 // Model makes the network of one run.
-func (l Latency) Model(nodes int, seed uint64) (network.Model, error) { return l.model(nodes, seed) }
+func (l Latency) Model(nodes int, seed uint64) (Model, error) { return l.model(nodes, seed) }
 
-// Or returns l, or the model of this text, which must be right, where l leaves the
-// choice.
-func (l Latency) Or(text string) Latency {
-	other, err := ParseLatency(text)
-	if err != nil {
-		panic(err)
-	}
-	return l.or(other)
-}
-
-// or returns l, or other where l leaves the choice.
-func (l Latency) or(other Latency) Latency {
+// Or returns l, or other where l leaves the choice.
+func (l Latency) Or(other Latency) Latency {
 	if l.model == nil {
 		return other
 	}
