@@ -116,7 +116,7 @@ var allowed = map[string][]string{
 	},
 	"lab/bar":                    {},
 	"lab/report":                 {"lab/experiment", "lab/meter"},
-	"lab/plan":                   {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
+	"lab/plan":                   {"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
 	"internal/membership/leader": {"kmutex", "internal/membership/lease"},
 	"internal/membership/lease":  {"internal/drift", "kmutex"},
 	"internal/node": {
@@ -128,10 +128,10 @@ var allowed = map[string][]string{
 	"gateway":         {"internal/admission", "internal/inside", "internal/node", "kgate", "proxy", "telemetry", "telemetry/prom"},
 	"examples/hello":  {"kgate"},
 	"examples/three":  {"kgate"},
-	"cmd/kgate-lab":   {"lab/bar", "lab/experiment", "lab/fuzz", "lab/meter", "lab/report"},
+	"cmd/kgate-lab":   {"lab/bar", "lab/experiment", "lab/fuzz", "lab/meter", "lab/network", "lab/report"},
 	"cmd/kgate": {
 		"kgate", "client", "configs", "gateway", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
-		"internal/hostaddr", "internal/journal", "internal/oncelog", "internal/peercert", "internal/socket", "lab/bar", "lab/experiment", "lab/meter", "lab/plan",
+		"internal/hostaddr", "internal/journal", "internal/oncelog", "internal/peercert", "internal/socket", "lab/bar", "lab/meter", "lab/network", "lab/plan",
 		"proxy", "proxy/downstream", "telemetry", "telemetry/otlp", "telemetry/prom",
 	},
 }
