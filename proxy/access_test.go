@@ -42,7 +42,7 @@ func TestAccessLog(t *testing.T) {
 	}
 	if strings.Contains(string(line), "secret") || got["path"] != "/x" || got["pool"] != "p" || got["outcome"] != "admitted" ||
 		got["status"] != 200.0 || got["method"] != "GET" || got["upstream_status"] != 200.0 || got["msg"] != "request" ||
-		got["trace_id"] != exampleParent[3:35] {
+		got["trace_id"] != exampleParent[3:35] || got["position"] != 0.0 {
 		t.Errorf("got %s", line)
 	}
 	for _, key := range []string{"remote", "client", "host", "proto", "upstream", "position", "wait_ms", "hold_ms", "bytes", "aborted"} {
