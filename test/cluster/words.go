@@ -111,13 +111,14 @@ func ending(_ *facts, l *line) string {
 func wasLost(f *facts, l *line) string {
 	name, reason := l.Text("name"), l.Text("reason")
 	again, from := strings.Contains(reason, "it has joined again as another incarnation"), l.at.Add(-f.margin())
-	if again {
-		from = time.Time{} // while no majority is there, nobody can join again
+	if again || l.msg() == "gateway lost: its slots have come back" {
+		from = time.Time{} // while no majority is there, nobody can join again; and one that was away learns it late
 	}
+	before := func(r *life) bool { return !r.ended.IsZero() && r.ended.After(from) && r.ended.Before(l.at) }
 	switch {
 	case strings.Contains(reason, "it was stopped in order"):
 		return "that is no loss"
-	case !f.troubled(name, l.at) && !f.admitsSince(name, from, l.at):
+	case !f.troubled(name, l.at) && !f.apart(name, "", from, l.at) && !slices.ContainsFunc(f.of(name), before) && !f.admitsSince(name, from, l.at):
 		return "nothing was done to " + name + ", and it does not say that it lost its lease"
 	case again:
 		return unless(len(f.of(name)) > 1 || f.admitsSince(name, from, l.at), name+" has had one incarnation")
