@@ -79,13 +79,6 @@ var mutants = []mutant.Mutant{
 		Caught: "not served|does not move|invariant",
 		Args:   try(12),
 	},
-	{
-		Name: "messages do not wait for their view", File: "../lab/hosts/link.go",
-		Old:    "said.view >= h.view && ",
-		New:    "",
-		Caught: "of a view to come",
-		Args:   try(467),
-	},
 	// Membership's core.
 	{
 		Name: "a vote is given before it is on disk", File: "../internal/membership/core/raft.go",

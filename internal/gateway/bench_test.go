@@ -22,16 +22,16 @@ func (a alone) View() *membership.View { return a.view }
 func (a alone) Standing() membership.Standing {
 	return membership.Standing{Node: 1, Until: time.Now().Add(time.Hour)}
 }
-func (alone) Changed() <-chan struct{}                                          { return nil }
-func (alone) Rejoin()                                                           {}
-func (alone) Recover(context.Context, string, uint64, membership.Why) error     { return nil }
-func (alone) TicketsMark() string                                               { return "" }
-func (alone) SetTicketsMark(string) error                                       { return nil }
-func (alone) UseTickets(context.Context, string, time.Duration) error           { return nil }
-func (alone) SetPeers(kmutex.Node, uint64, []transport.Peer) []transport.Unsent { return nil }
-func (alone) Send(kmutex.Node, string, kmutex.Message) error                    { return nil }
-func (alone) SendNow(kmutex.Node, string, kmutex.Message) error                 { return nil }
-func (alone) SendPayload(context.Context, kmutex.Node, string, []byte) error    { return nil }
+func (alone) Changed() <-chan struct{}                                       { return nil }
+func (alone) Rejoin()                                                        {}
+func (alone) Recover(context.Context, string, uint64, membership.Why) error  { return nil }
+func (alone) TicketsMark() string                                            { return "" }
+func (alone) SetTicketsMark(string) error                                    { return nil }
+func (alone) UseTickets(context.Context, string, time.Duration) error        { return nil }
+func (alone) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent      { return nil }
+func (alone) Send(kmutex.Node, string, kmutex.Message) error                 { return nil }
+func (alone) SendNow(kmutex.Node, string, kmutex.Message) error              { return nil }
+func (alone) SendPayload(context.Context, kmutex.Node, string, []byte) error { return nil }
 func (alone) Call(context.Context, transport.To, transport.Question) ([]byte, error) {
 	return nil, transport.ErrLinkDown
 }

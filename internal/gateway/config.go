@@ -20,9 +20,9 @@ var errConfig = errors.New("bad configuration")
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.
 type Links interface {
-	// SetPeers says who takes part in the view of that number. It returns what those that do so no
-	// longer cannot have received. No message comes before the view that its sender follows.
-	SetPeers(self kmutex.Node, view uint64, peers []transport.Peer) []transport.Unsent
+	// SetPeers says who takes part. It returns what those that do so no longer
+	// cannot have received.
+	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
 	// Send queues a message and never blocks. It is written soon, with others that
 	// are queued by then.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error

@@ -42,8 +42,8 @@
 //	shares.go sharing.go              clients in turn: what each has had; to see it
 //	env.go view.go ...                what all pools share, and small parts
 //
-// Pools and their epochs come from the agreed view. A message that a gateway sends waits in the
-// link's queue until its receiver follows the view that the sender does.
+// Pools and their epochs come from the agreed view. A message that arrives
+// before the view which explains it is kept for a while, within bounds.
 //
 // # Standing
 //

@@ -44,14 +44,11 @@ type node struct {
 	done  chan struct{}
 	once  sync.Once
 	wg    sync.WaitGroup
-	// peered is called when a view's members are known, and its pools are not yet; nil: nothing is.
-	peered func()
 
 	// Under the fleet's lock.
 	name    string           // of all incarnations
 	self    kmutex.Node      // present incarnation
 	seen    *membership.View // newest view that has reached it
-	follows uint64           // number of the view that it has taken over
 	until   time.Time        // end of its lease
 	changed chan struct{}
 	cut     bool      // nothing goes in or out
@@ -89,7 +86,6 @@ func (n *node) redeem(ctx context.Context, pool, id string, lost lossFunc) (*Red
 
 type delivery struct {
 	from, to kmutex.Node
-	view     uint64 // that the sender follows
 	pool     string
 	m        kmutex.Message
 	at       time.Time
@@ -423,18 +419,7 @@ func (n *node) UseTickets(ctx context.Context, _ string, ttl time.Duration) erro
 }
 
 // SetPeers implements Links.
-func (n *node) SetPeers(_ kmutex.Node, view uint64, _ []transport.Peer) []transport.Unsent {
-	if n.peered != nil {
-		n.peered()
-	}
-	n.fleet.mu.Lock()
-	defer n.fleet.mu.Unlock()
-	if n.follows != view {
-		n.follows = view
-		n.wake()
-	}
-	return nil
-}
+func (*node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent { return nil }
 
 // MeanRTT implements Links.
 func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }
@@ -443,7 +428,7 @@ func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }
 func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	n.fleet.mu.Lock()
 	peer, cut := n.fleet.gateways[to], n.cut
-	from, view := n.self, n.follows
+	from := n.self
 	_, known := n.seen.Member(to)
 	if m.Kind == kmutex.KindRequest {
 		n.asks++
@@ -456,7 +441,7 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 		return nil // stays in the link's queue
 	}
 	select {
-	case peer.inbox <- delivery{from, to, view, pool, m, time.Now().Add(n.fleet.delay)}:
+	case peer.inbox <- delivery{from, to, pool, m, time.Now().Add(n.fleet.delay)}:
 		return nil
 	case <-peer.done:
 		return transport.ErrUnknownPeer
@@ -521,17 +506,17 @@ func (n *node) receive() {
 	}
 }
 
-// linked waits until this gateway follows the view that the sender did, as links do, and
+// linked waits until this gateway's view has the sender, as links do, and
 // reports whether both incarnations still are there.
 func (n *node) linked(d delivery) bool {
 	for {
 		n.fleet.mu.Lock()
 		mine := n.self == d.to && !n.cut
 		_, in := n.seen.Member(d.from)
-		_, there := n.fleet.view.Member(d.from)
-		changed, follows := n.changed, n.follows >= d.view
+		_, coming := n.fleet.view.Member(d.from)
+		changed := n.changed
 		n.fleet.mu.Unlock()
-		if !mine || follows || !there {
+		if !mine || in || !coming {
 			return mine && in
 		}
 		select {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -17,12 +18,12 @@ import (
 // pools has the pools of a gateway's present incarnation by name, and what outlives it.
 type pools struct {
 	env
-	following sync.Mutex // held while a view is taken over
 
 	mu      sync.RWMutex
 	limits  map[string]PoolConfig
 	barred  map[string][]string // upstreams that cannot be reached from here, by pool
 	drivers map[string]*poolDriver
+	pending pendingMessages
 	// memories of pools, by name, whatever incarnation this is.
 	memories map[string]*pool.Memory
 }
@@ -50,19 +51,19 @@ func (g *pools) takeAll() []*poolDriver {
 	return all
 }
 
-// Deliver takes in a message from another gateway. The links bring none before the view that its
-// sender follows; this gateway may be taking that over just now.
+// Deliver takes in a message from another gateway. A message for a pool that is
+// not agreed here yet is kept until the view that explains it arrives.
 func (g *pools) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
-	p := g.pool(name)
-	if p == nil {
-		g.following.Lock()
-		p = g.pool(name)
-		g.following.Unlock()
+	if p := g.pool(name); p != nil {
+		return p.deliver(from, m)
 	}
-	if p == nil {
-		return fmt.Errorf("%w: %q, from node %d", admission.ErrUnknownPool, name, from)
+	g.mu.Lock()
+	if p := g.drivers[name]; p != nil {
+		g.mu.Unlock()
+		return p.deliver(from, m)
 	}
-	return p.deliver(from, m)
+	defer g.mu.Unlock()
+	return g.pending.put(g.now(), from, name, m)
 }
 
 // follow takes over what the agreed view says about a pool.
@@ -77,6 +78,7 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 	p.follow(self, view, spec)
 	g.mu.Lock()
 	g.drivers[spec.Name] = p
+	early := g.pending.take(spec.Name)
 	g.mu.Unlock()
 	if !known {
 		p.configure(g.limitsOf(spec.Name)) // Configure may have been called meanwhile
@@ -85,6 +87,11 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 			p.loaded() // the disk may have been read meanwhile
 		}
 		g.begun.give()
+	}
+	for _, m := range early {
+		if err := p.deliver(m.from, m.message); err != nil {
+			p.log.Warn("message refused", slog.Any("error", err))
+		}
 	}
 }
 

@@ -41,8 +41,6 @@ func (f *follower) watch() {
 
 // follow takes over the newest agreed view and this gateway's standing in it.
 func (f *follower) follow() {
-	f.following.Lock()
-	defer f.following.Unlock()
 	s := f.views.Standing()
 	// A lapsed incarnation is over, also while the views still name it: it must
 	// not be taken up again as one that runs nothing.
@@ -74,7 +72,7 @@ func (f *follower) follow() {
 			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
 		}
 	}
-	for _, u := range f.links.SetPeers(f.self, view.Number, peers) {
+	for _, u := range f.links.SetPeers(f.self, peers) {
 		if p := f.pool(u.Pool); p != nil {
 			p.unsent(&u.Message)
 		}
@@ -128,7 +126,7 @@ func (f *follower) void(left bool) []*poolDriver {
 		r, a := p.void()
 		refused, aborted = refused+r, aborted+a
 	}
-	f.links.SetPeers(0, 0, nil)
+	f.links.SetPeers(0, nil)
 	if !left || refused+aborted > 0 {
 		f.cfg.Observer.LeaseLost()
 		f.cfg.Logger.Warn("lease lost: rejoining as a new incarnation",

@@ -103,7 +103,7 @@ func watchOneself(c *Cluster, ports *transport.Transport) {
 		for _, m := range v.Members {
 			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
 		}
-		ports.SetPeers(self, v.Number, peers)
+		ports.SetPeers(self, peers)
 		for ; lost < len(v.Lost); lost++ {
 			fmt.Println("lost", v.Lost[lost].Name)
 		}

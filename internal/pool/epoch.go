@@ -17,7 +17,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	if p.home != nil && !p.home.forming.Planned() {
 		p.unplanned = append(p.unplanned, before)
 	}
-	p.home, p.report, p.repair.wanted, p.expiry = nil, nil, false, 0
+	p.home, p.report, p.repair.wanted, p.overflow, p.expiry = nil, nil, false, false, 0
 	p.audit, p.used = audit{}, nil
 	v := &p.view
 	p.cfg.Memory.unknown.Forget(v.Lost)

@@ -13,6 +13,7 @@ func (p *Pool) Follow(now time.Duration, v View, disk Disk) *Effects {
 	p.fx.reset()
 	before := p.view
 	p.view = v
+	p.sendEarly()
 	p.disk = disk
 	p.followTickets()
 	if p.state == Void || v.Epoch > before.Epoch {
@@ -107,8 +108,8 @@ func (p *Pool) Wake(now time.Duration) *Effects {
 	if p.state != Void {
 		p.wakeAt = 0
 		p.retry(now)
-		if p.expiry > 0 && now >= p.expiry {
-			p.expiry = 0
+		if p.overflow || p.expiry > 0 && now >= p.expiry {
+			p.overflow, p.expiry = false, 0
 			p.mend(now)
 		}
 		p.count(now)

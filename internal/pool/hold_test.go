@@ -33,7 +33,7 @@ func adopted(t *testing.T, r replication.Record, left, ahead time.Duration) (*tr
 	if err := w.pools[3].cfg.Memory.Replicas().Restore(table.Since(0)); err != nil {
 		t.Fatal(err)
 	}
-	w.view.Epoch, w.view.Wait = 2, 3300*time.Millisecond
+	w.view.Epoch, w.view.Newest, w.view.Wait = 2, lost, 3300*time.Millisecond
 	w.view.Lost, w.view.Gone = []replication.Lost{{Node: lost, Successor: 3}}, []kmutex.Node{lost}
 	for _, n := range w.view.Members {
 		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))

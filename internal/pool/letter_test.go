@@ -15,6 +15,7 @@ import (
 func lastReport(t *testing.T) *trio {
 	w := newTrio(t, 2)
 	w.view.Lost = []replication.Lost{{Node: 4, Successor: 2}}
+	w.view.Newest = 4
 	for _, n := range w.view.Members {
 		w.next(n, DiskNone)
 	}

@@ -87,6 +87,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "while another is withheld", By: "^TestStrikes$",
 		},
 		{
+			Name: "a message to a member of a newer view is lost", File: "pool.go",
+			Old:    "p.early = append(p.early, one...)",
+			New:    "_ = one",
+			Caught: "want the baton", By: "^TestEarly$",
+		},
+		{
 			Name: "home is not told since when tickets are unknown", File: "epoch.go",
 			Old:    "\tp.cfg.Memory.unknown.Report(r, now)\n",
 			New:    "",

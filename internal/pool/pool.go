@@ -73,14 +73,19 @@ func (m *Memory) Replicas() *replication.ReplicaSet {
 // again: a gateway that can use it after all gets it within that time.
 const offerInterval = time.Second
 
+// maxEarly bounds the messages that wait for a view.
+const maxEarly = 4096
+
 // Pool is one incarnation's part of one pool. It is not safe for concurrent use.
 type Pool struct {
-	cfg     Config
-	machine *kmutex.Machine
-	state   State
-	disk    Disk
-	view    View
-	fx      Effects
+	cfg      Config
+	machine  *kmutex.Machine
+	state    State
+	disk     Disk
+	view     View
+	early    []kmutex.Envelope // to members of a view to come
+	overflow bool              // of early: the line has lost a message
+	fx       Effects
 
 	installed uint64          // the epoch that began here last
 	withheld  kmutex.TokenSet // in that epoch
@@ -136,6 +141,13 @@ func (p *Pool) Epoch() uint64 { return p.installed }
 // Withheld returns the tokens that a lost gateway may still use, in that epoch.
 func (p *Pool) Withheld() kmutex.TokenSet { return p.withheld }
 
+// Early calls visit for every message that waits for a view.
+func (p *Pool) Early(visit func(kmutex.Envelope)) {
+	for _, m := range p.early {
+		visit(m)
+	}
+}
+
 // UseFree notes that this gateway uses its free tokens, so that home does not spread them.
 func (p *Pool) UseFree() {
 	if p.state == Installed {
@@ -164,7 +176,7 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 // step adds the effects of an event.
 func (p *Pool) step(e *kmutex.Event) error {
 	fx, err := p.machine.Step(e)
-	p.fx.Messages = append(p.fx.Messages, fx.Messages...)
+	p.send(fx.Messages)
 	for _, g := range fx.Grants {
 		p.fx.Grants = append(p.fx.Grants, g)
 		if g.Token >= 0 {
@@ -175,4 +187,28 @@ func (p *Pool) step(e *kmutex.Event) error {
 	p.offers = p.offers || fx.RetryTimer
 	p.fx.Trace = append(p.fx.Trace, fx.Trace...)
 	return err
+}
+
+// send adds messages. One to a member that this gateway's view does not have yet is kept
+// until a view that does: a gateway with a newer view has passed that member's request on.
+func (p *Pool) send(messages []kmutex.Envelope) {
+	for i := range messages {
+		one := messages[i : i+1] // a copy of it would make the stack of each waiting request larger
+		switch {
+		case one[0].To <= p.view.Newest:
+			p.fx.Messages = append(p.fx.Messages, one...)
+		case len(p.early) < maxEarly:
+			p.early = append(p.early, one...)
+		default: // the line has lost it
+			p.overflow, p.fx.WakeAt = true, 1
+		}
+	}
+}
+
+// sendEarly sends what was kept for members that the view has now. If they have
+// left meanwhile, the links refuse it.
+func (p *Pool) sendEarly() {
+	early := p.early
+	p.early = nil
+	p.send(early)
 }

@@ -28,7 +28,7 @@ type sent struct {
 
 func newTrio(t *testing.T, k int) *trio {
 	w := &trio{t: t, now: time.Hour, pools: make(map[kmutex.Node]*Pool)}
-	w.view = View{Members: []kmutex.Node{1, 2, 3}, K: k, Epoch: 1, Began: 3, Home: 1, Tickets: true}
+	w.view = View{Members: []kmutex.Node{1, 2, 3}, Newest: 3, K: k, Epoch: 1, Began: 3, Home: 1, Tickets: true}
 	for _, n := range w.view.Members {
 		w.pools[n] = New(Config{
 			Self: n, Binding: new(coordinator.Late), Audit: true,
@@ -232,6 +232,22 @@ func TestLostMessage(t *testing.T) {
 	}
 }
 
+// A message to a member of whom the view here does not tell yet goes with the view
+// that does.
+func TestEarly(t *testing.T) {
+	w := newTrio(t, 2)
+	ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 4}
+	fx, err := w.pools[1].Step(0, &kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: &ask})
+	if err != nil || len(fx.Messages) > 0 {
+		t.Fatalf("%v, %v", fx.Messages, err)
+	}
+	v := w.view
+	v.Members, v.Newest = []kmutex.Node{1, 2, 3, 4}, 4
+	if fx := w.pools[1].Follow(w.now, v, DiskNone); len(fx.Messages) != 1 || fx.Messages[0].To != 4 {
+		t.Errorf("sent: %v, want the baton to node 4", fx.Messages)
+	}
+}
+
 // What never left this gateway is free again with the epoch that the loss of its
 // receiver begins.
 func TestUnsent(t *testing.T) {
@@ -252,6 +268,7 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 	follow := func(epoch uint64, home kmutex.Node) {
 		w.view.Epoch, w.view.Home = epoch, home
 		w.view.Lost, w.view.Gone = []replication.Lost{{Node: 9, Successor: 3}}, []kmutex.Node{9}
+		w.view.Newest = 9
 		for _, n := range w.view.Members {
 			w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
 		}
@@ -299,7 +316,7 @@ func TestJoinsWithTickets(t *testing.T) {
 				w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
 			}
 		}
-		w.view.Epoch, w.view.Gone = 2, []kmutex.Node{9}
+		w.view.Epoch, w.view.Newest, w.view.Gone = 2, 9, []kmutex.Node{9}
 		w.view.Lost = []replication.Lost{{Node: 9, Successor: 3}}
 		follow()
 		if !c.before {
@@ -319,7 +336,7 @@ func TestJoinsWithTickets(t *testing.T) {
 			Self: 10, Binding: new(coordinator.Late), Memory: memory, Interval: func() time.Duration { return 0 },
 			Placed: func(t kmutex.Request) (int64, bool) { return int64(t), true },
 		})
-		w.view.Members = []kmutex.Node{1, 2, 3, 10}
+		w.view.Members, w.view.Newest = []kmutex.Node{1, 2, 3, 10}, 10
 		follow()
 		w.deliver(nil)
 		if len(w.asked) != 1 || w.pools[1].Withheld().Len() == 0 {
@@ -340,7 +357,7 @@ func TestJoinsWithTickets(t *testing.T) {
 func TestEndsBeforeItsDiskIsRead(t *testing.T) {
 	memory := new(Memory)
 	p := New(Config{Self: 5, Binding: new(coordinator.Late), Memory: memory, Interval: func() time.Duration { return time.Second }})
-	p.Follow(0, View{Members: []kmutex.Node{5}, K: 1, Epoch: 1, Began: 5, Home: 5, Tickets: true}, DiskUnread)
+	p.Follow(0, View{Members: []kmutex.Node{5}, Newest: 5, K: 1, Epoch: 1, Began: 5, Home: 5, Tickets: true}, DiskUnread)
 	if err := p.End(); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +372,7 @@ func TestEndsBeforeItsDiskIsRead(t *testing.T) {
 	}
 	p = New(Config{Self: 6, Binding: new(coordinator.Late), Memory: memory, Interval: func() time.Duration { return time.Second }})
 	p.Follow(0, View{
-		Members: []kmutex.Node{2, 6}, K: 1, Epoch: 1, Began: 6, Home: 2, Tickets: true, Gone: []kmutex.Node{4, 5},
+		Members: []kmutex.Node{2, 6}, Newest: 6, K: 1, Epoch: 1, Began: 6, Home: 2, Tickets: true, Gone: []kmutex.Node{4, 5},
 		Missed: func(owner kmutex.Node, kept func(kmutex.Node) bool) bool {
 			if !kept(4) || kept(5) {
 				t.Errorf("of node 4: %t, of node 5: %t; want what node 4 kept", kept(4), kept(5))
@@ -370,7 +387,7 @@ func TestEndsBeforeItsDiskIsRead(t *testing.T) {
 func TestAcknowledgesWhatIsWritten(t *testing.T) {
 	for _, disk := range []Disk{DiskNone, DiskRead} {
 		p := New(Config{Self: 5, Binding: new(coordinator.Late), Interval: func() time.Duration { return time.Second }})
-		p.Follow(0, View{Members: []kmutex.Node{2, 5}, K: 1, Epoch: 1, Began: 5, Home: 2, Tickets: true}, disk)
+		p.Follow(0, View{Members: []kmutex.Node{2, 5}, Newest: 5, K: 1, Epoch: 1, Began: 5, Home: 2, Tickets: true}, disk)
 		acked := func(fx *Effects) []uint64 {
 			var seqs []uint64
 			for _, l := range fx.Letters {
@@ -415,7 +432,7 @@ func TestDropsWhatItMissed(t *testing.T) {
 	}
 	p := New(Config{Self: 5, Binding: new(coordinator.Late), Memory: memory, Interval: func() time.Duration { return time.Second }})
 	p.Follow(0, View{
-		Members: []kmutex.Node{2, 5}, K: 1, Epoch: 1, Began: 5, Home: 2, Tickets: true, Gone: []kmutex.Node{3},
+		Members: []kmutex.Node{2, 5}, Newest: 5, K: 1, Epoch: 1, Began: 5, Home: 2, Tickets: true, Gone: []kmutex.Node{3},
 		Missed: func(owner kmutex.Node, _ func(kmutex.Node) bool) bool { return owner == 2 },
 	}, DiskRead)
 	if got := memory.Replicas().Owners(); !slices.Equal(got, []kmutex.Node{3}) {
@@ -428,7 +445,7 @@ func TestDropsWhatItMissed(t *testing.T) {
 func TestLostWithoutTickets(t *testing.T) {
 	for _, witnessed := range []bool{true, false} {
 		w := newTrio(t, 2)
-		w.view.Epoch, w.view.Gone = 2, []kmutex.Node{9}
+		w.view.Epoch, w.view.Newest, w.view.Gone = 2, 9, []kmutex.Node{9}
 		w.view.Lost = []replication.Lost{{Node: 9, Successor: 3}}
 		w.view.Witnessed = func(kmutex.Node) bool { return witnessed }
 		unknown := false

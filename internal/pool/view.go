@@ -16,6 +16,9 @@ import (
 type View struct {
 	// Members in ascending order.
 	Members []kmutex.Node
+	// Newest is the youngest node that the view knows, present or lost. A message to a
+	// younger one waits for a view that has it.
+	Newest kmutex.Node
 
 	// K is the number of tokens. Classes have it by class; nil: all tokens are alike.
 	K       int

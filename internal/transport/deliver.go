@@ -128,7 +128,7 @@ func (s *session) deliver(l *link, data []byte) error {
 		return err
 	}
 	t := s.p.t
-	if err := t.config.Handler.Deliver(l.node, pool, m); err != nil && !l.dropped.Load() {
+	if err := t.config.Handler.Deliver(l.node, pool, m); err != nil {
 		t.refusals.add(CauseHandler, err, slog.Uint64("peer_node", uint64(l.node)), slog.String("peer", s.p.name),
 			slog.String("pool", pool), slog.String("kind", m.Kind.String()))
 	}

@@ -8,8 +8,7 @@
 // the receiver has acknowledged it, and is sent again after a reconnect unless
 // the receiver says that it has it. So a broken connection never loses a token
 // and never doubles one. Send never blocks; its queues are bounded in messages
-// and bytes. A message waits there, too, until the receiver follows the view that the sender
-// follows ([Transport.SetPeers]): so it never tells of a pool or a member that is not known yet.
+// and bytes.
 //
 // The promise ends with an incarnation: the unacknowledged messages of a peer that
 // [Transport.SetPeers] drops are gone with it. A new epoch repairs what they leave.

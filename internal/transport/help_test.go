@@ -84,7 +84,7 @@ func setPeers(t *Transport, self kmutex.Node, peers []Peer) []Unsent {
 	for i := range peers {
 		peers[i].Name = cmp.Or(peers[i].Name, nameOf(peers[i].Node))
 	}
-	return t.SetPeers(self, 1, peers)
+	return t.SetPeers(self, peers)
 }
 
 func nameOf(n kmutex.Node) string { return fmt.Sprint("gw-", n) }

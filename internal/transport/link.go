@@ -37,9 +37,9 @@ type waiter struct {
 	done   chan struct{}
 }
 
-func newLink(p *process, self kmutex.Node, view uint64, peer Peer) *link {
+func newLink(p *process, self kmutex.Node, peer Peer) *link {
 	return &link{p: p, node: peer.Node, since: time.Now(), wire: &wire.Link{
-		Self: uint64(self), Peer: uint64(peer.Node), View: view,
+		Self: uint64(self), Peer: uint64(peer.Node),
 		MaxMessages: p.t.config.queueMessages, MaxBytes: p.t.config.queueBytes,
 	}}
 }

@@ -473,33 +473,6 @@ func TestSetPeersKeepsLinks(t *testing.T) {
 	}
 }
 
-// TestOlderViewWaits: what is sent in a newer view than the receiver's comes when that one follows it, also
-// over the next connection.
-func TestOlderViewWaits(t *testing.T) {
-	const n = 100
-	at1, at2 := newInOrder(n), newInOrder(n)
-	t1, t2 := listen(t, Config{Handler: at1}), listen(t, Config{Handler: at2})
-	follow := func(one, two uint64) {
-		t1.SetPeers(1, one, []Peer{{Node: 2, Addr: t2.Addr().String(), Name: nameOf(2)}})
-		t2.SetPeers(2, two, []Peer{{Node: 1, Addr: t1.Addr().String(), Name: nameOf(1)}})
-	}
-	follow(2, 1)
-	waitUp(t, t1, t2)
-	sendAll(t, t1, 2, n)
-	sendAll(t, t2, 1, n)
-	wait(t, "messages of the older view", at1.done)
-	s, _, _ := t1.all()[0].current()
-	s.fail(errReplaced)
-	eventually(t, "another connection", func() bool { return statesOf(t1)[0].Reconnects > 0 })
-	waitUp(t, t1, t2)
-	if got := at2.last.Load(); got > 0 {
-		t.Errorf("%d messages have come before their view", got)
-	}
-	follow(2, 2)
-	wait(t, "messages of the newer view", at2.done)
-	at2.check(t, "at 2")
-}
-
 // A peer that restarts is a new node at the same address: what was queued for
 // the old one is dropped, numbers start over, and nothing of the old one's
 // reaches the new one.

@@ -60,20 +60,11 @@ func (l *link) drop() []Unsent {
 	return unsent
 }
 
-// move notes where the peer is now, and which view is followed here.
-func (l *link) move(addr string, view uint64) {
-	p := l.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.addr = addr
-	if l.wire.View == view {
-		return
-	}
-	l.wire.View = view
-	if s := p.session; s != nil && p.link == l {
-		s.wire.Follow()
-		s.wakeWriter()
-	}
+// move notes where the peer is now.
+func (l *link) move(addr string) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.addr = addr
 }
 
 // send queues m, and writes it now or leaves it to the session's goroutine.

@@ -105,9 +105,9 @@ func TestGarbage(t *testing.T) {
 			{"zeros", make([]byte, 1000), CauseMagic, nil},
 			{"tls", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), CauseTLS, nil},
 			{"foreign version", []byte("kgat\x04\x01\x00\x00"), CauseVersion, answerOf(statusVersion)},
-			{"unknown kind", []byte("kgat\x07\x09\x00\x00"), CauseKind, answerOf(statusKind)},
-			{"unused byte", []byte("kgat\x07\x01\x00\x01"), CauseKind, answerOf(statusKind)},
-			{"stream of before", []byte("kgat\x07\x03\x00\x00"), CauseKind, answerOf(statusKind)},
+			{"unknown kind", []byte("kgat\x06\x09\x00\x00"), CauseKind, answerOf(statusKind)},
+			{"unused byte", []byte("kgat\x06\x01\x00\x01"), CauseKind, answerOf(statusKind)},
+			{"stream of before", []byte("kgat\x06\x03\x00\x00"), CauseKind, answerOf(statusKind)},
 			{"hello from nobody", opening(wire.Hello{Boot: "b"}), CauseProtocol, answerOf(statusHello)},
 			{"hello to another", opening(wire.Hello{Name: "gw-1", Boot: "b", To: "gw-2"}), CauseNode, answerOf(statusName)},
 			{"hello from ourselves", opening(wire.Hello{Name: "gw-3", Boot: "b", To: "gw-3"}), CauseNode, answerOf(statusName)},
@@ -158,7 +158,6 @@ const (
 	rawPong    = 9
 	rawOpen    = 10
 	rawAck     = 11
-	rawView    = 13
 )
 
 // rawText returns the frame of a message.
@@ -189,7 +188,7 @@ func rawLinkAfter(t *testing.T, victim *Transport, sent uint64) net.Conn {
 	if h, err := readHello(conn); err != nil || h.Name != "gw-3" || h.To != "gw-2" {
 		t.Fatalf("hello %+v, %v", h, err)
 	}
-	if _, err := conn.Write(append(rawFrame(rawOpen, 2, 3, 0, sent), rawFrame(rawView, 1)...)); err != nil {
+	if _, err := conn.Write(rawFrame(rawOpen, 2, 3, 0, sent)); err != nil {
 		t.Fatal(err)
 	}
 	return conn

@@ -124,16 +124,15 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interva
 // Addr returns where peers reach this port.
 func (t *Transport) Addr() net.Addr { return t.addr }
 
-// SetPeers sets the members of the agreed view, its number, and self, this gateway's number in it
-// (0: none). From now on this gateway takes messages of that view, and what it sends waits until its
-// receiver does. It makes links to new peers, and drops links to peers that are gone with all that
+// SetPeers sets the members of the agreed view, and self, this gateway's number in it (0:
+// none). It makes links to new peers, and drops links to peers that are gone with all that
 // they had queued; it returns the messages that those peers cannot have received. Other
 // links stay as they are; a new address counts from the next attempt to dial. If self has
 // changed, all links are new. Peers that are self or 0 are ignored.
 //
 // SetPeers does not wait: a message of a dropped peer may still be being delivered when it
 // returns, but no other follows.
-func (t *Transport) SetPeers(self kmutex.Node, view uint64, peers []Peer) []Unsent {
+func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -147,10 +146,10 @@ func (t *Transport) SetPeers(self kmutex.Node, view uint64, peers []Peer) []Unse
 		}
 		l := old.links[p.Node]
 		if l == nil || old.self != self || l.p.name != p.Name {
-			l = newLink(t.use(p.Name), self, view, p)
+			l = newLink(t.use(p.Name), self, p)
 			l.serve(p.Addr)
 		} else {
-			l.move(p.Addr, view)
+			l.move(p.Addr)
 		}
 		set.links[p.Node] = l
 	}

@@ -53,6 +53,14 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 			w.Flight = append(w.Flight, e)
 		}
 	})
+	for _, m := range v.Members {
+		p, _ := c.member(m)
+		p.gateway.Waiting(func(e kmutex.Envelope) {
+			if e.Message.Epoch == spec.Epoch {
+				w.Flight = append(w.Flight, e)
+			}
+		})
+	}
 	return w, true
 }
 

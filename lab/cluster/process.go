@@ -85,15 +85,11 @@ func (p *process) follow() {
 	for _, m := range v.Members {
 		host := hostOf(m.Name)
 		fv.Members = append(fv.Members, fairk.Member{Node: m.Node, Host: host, Boot: m.Boot})
-		fv.Newest = max(fv.Newest, m.Node)
 		if m.Node != self.Node {
 			peers = append(peers, hosts.Peer{Node: m.Node, Host: host})
 		}
 	}
-	for _, l := range v.Lost {
-		fv.Newest = max(fv.Newest, l.Node)
-	}
-	for _, m := range p.h.SetPeers(self.Node, v.Number, peers) {
+	for _, m := range p.h.SetPeers(self.Node, peers) {
 		p.tracef("takes back: %v", m)
 		p.gateway.Unsent(m)
 	}
@@ -133,7 +129,7 @@ func (p *process) void() {
 			p.c.Fail(err)
 		}
 	}
-	p.h.SetPeers(0, 0, nil)
+	p.h.SetPeers(0, nil)
 	p.h.Step(core.Rejoin{})
 }
 

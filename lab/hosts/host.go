@@ -51,7 +51,6 @@ type Host struct {
 	cur      []*conn       // by host
 	dials    []*conn       // by number of timer
 	self     kmutex.Node   // whose links these are
-	view     uint64        // that it follows
 	links    []*link       // in order of peer
 	failed   []any         // letters that have not left
 	known    []core.Gateway
@@ -89,7 +88,7 @@ func (h *Host) Start() {
 		return
 	}
 	h.id = c.ID()
-	h.Core, h.wake, h.armed, h.self, h.view, h.links, h.known, h.failed, h.dials = c, 0, 0, 0, 0, nil, nil, nil, nil
+	h.Core, h.wake, h.armed, h.self, h.links, h.known, h.failed, h.dials = c, 0, 0, 0, nil, nil, nil, nil
 	h.seen = make([]time.Duration, len(h.hosts))
 	h.Tracef("starts, process %x", uint64(c.ID()))
 	h.doubtAll()

@@ -19,14 +19,13 @@ type link struct {
 	given      uint64 // the newest that was ever given to a connection
 	received   uint64 // the newest that has come
 	flows      *conn  // the connection over which messages go; nil: none
-	next       uint64 // number of the first that has not gone over it
 }
 
 type (
-	// linked says which link an end serves, and which view it follows.
+	// linked says which link an end serves, and what has arrived over it.
 	linked struct {
 		self, peer kmutex.Node
-		view       uint64
+		received   uint64
 	}
 	// message is one of a link.
 	message struct {
@@ -58,16 +57,17 @@ type Peer struct {
 	Host int
 }
 
-// SetPeers says which incarnation this is, 0: none, which view it follows, and to whom it has links. It
-// returns what has never left for those to whom it has none any more.
-func (h *Host) SetPeers(self kmutex.Node, view uint64, peers []Peer) (unsent []any) {
-	before, follows := h.links, view != h.view
-	h.links, h.self, h.view = nil, self, view
+// SetPeers says which incarnation this is, 0: none, and to whom it has links. It returns what
+// has never left for those to whom it has none any more.
+func (h *Host) SetPeers(self kmutex.Node, peers []Peer) (unsent []any) {
+	before := h.links
+	h.links = nil
+	if self != h.self {
+		h.self = self
+	}
 	for _, l := range before {
 		if l.self == self && slices.Contains(peers, Peer{l.peer, l.host}) {
-			if h.links = append(h.links, l); follows {
-				h.sayLink(l.host)
-			}
+			h.links = append(h.links, l)
 			continue
 		}
 		unsent = append(unsent, l.out[min(len(l.out), int(l.given+1-l.first)):]...)
@@ -100,33 +100,34 @@ func (h *Host) sayLink(to int) {
 		return
 	}
 	l := h.links[i]
-	if h.post(to, &linked{l.self, l.peer, h.view}) {
-		h.flow(l)
+	if h.post(to, &linked{l.self, l.peer, l.received}) {
+		c := h.cur[to]
+		h.flow(l, c, c.ends[c.side(h)].said)
 	}
 }
 
 func (h *Host) heardLink(c *conn, e *end, said *linked) {
 	e.said = said
-	if l := h.link(said.self); l != nil && h.cur[l.host] == c {
-		h.flow(l)
+	if l := h.link(said.self); l != nil {
+		h.flow(l, c, said)
 	}
 }
 
-// flow lets messages go over a connection whose other end serves the same link and follows the view that
-// this one does: first what has not arrived over the connection before.
-func (h *Host) flow(l *link) {
-	c := h.cur[l.host]
-	said := c.ends[c.side(h)].said
-	if said == nil || said.self != l.peer || said.peer != l.self {
+// flow lets messages go over a connection whose other end serves the same link: first what has
+// not arrived over the one before.
+func (h *Host) flow(l *link, c *conn, said *linked) {
+	if said == nil || said.self != l.peer || said.peer != l.self || l.flows == c {
 		return
 	}
-	if l.flows != c {
-		l.flows, l.next = c, l.first
+	l.flows = c
+	for i := range l.out {
+		h.put(l, l.first+uint64(i))
 	}
-	for l.next = max(l.next, l.first); said.view >= h.view && l.next < l.first+uint64(len(l.out)); l.next++ {
-		l.given = max(l.given, l.next)
-		h.post(l.host, &message{l, l.next, l.out[l.next-l.first]})
-	}
+}
+
+func (h *Host) put(l *link, number uint64) {
+	l.given = max(l.given, number)
+	h.post(l.host, &message{l, number, l.out[number-l.first]})
 }
 
 // Send sends a message to another incarnation.
@@ -137,7 +138,7 @@ func (h *Host) Send(to kmutex.Node, m any) {
 	}
 	l.out = append(l.out, m)
 	if h.up(l) {
-		h.flow(l)
+		h.put(l, l.first+uint64(len(l.out))-1)
 	}
 }
 

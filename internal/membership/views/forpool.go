@@ -25,8 +25,10 @@ func (v *View) ForPool(spec Pool, self kmutex.Node, replicas int) pool.View {
 		if !m.Witness {
 			pv.Members = append(pv.Members, m.Node)
 		}
+		pv.Newest = max(pv.Newest, m.Node)
 	}
 	for _, l := range v.Lost {
+		pv.Newest = max(pv.Newest, l.Node)
 		pv.Gone = append(pv.Gone, l.Node)
 		if pv.Tickets && l.At > spec.Tickets && !l.Witness {
 			pv.Lost = append(pv.Lost, replication.Lost{Node: l.Node, Successor: l.Successor})

@@ -91,8 +91,6 @@ type Conn struct {
 	link              *Link
 	mine, theirs      announcement
 	announceDue       bool
-	theirView         uint64 // that the other end follows
-	viewDue           bool   // the other end is to be told which one this end follows
 	linkErr           error
 	ackDue            bool
 	acked, delivered  uint64 // what the other end was told, and what it may be told
@@ -131,7 +129,7 @@ func (c *Conn) Send(ch Channel, data []byte) error {
 	return nil
 }
 
-// Linked reports whether both ends serve the link. The error says that they never will.
+// Linked reports whether messages flow. The error says that they never will.
 func (c *Conn) Linked() (bool, error) {
 	return c.link != nil && c.linkErr == nil && c.theirs.self == c.link.Peer && c.theirs.peer == c.link.Self, c.linkErr
 }
@@ -155,10 +153,7 @@ func (c *Conn) name(b []byte) string {
 	return s
 }
 
-// flows reports whether this end may write messages: they may be about what its view has.
-func (c *Conn) flows() bool { return c.linked() && c.theirView >= c.link.View }
-
-func (c *Conn) linkDue() bool { return c.link != nil && c.link.due(c.size) && c.flows() }
+func (c *Conn) linkDue() bool { return c.link != nil && c.link.due(c.size) && c.linked() }
 
 func (c *Conn) dataDue() bool { return len(c.data) > 0 && c.inFlight < c.size }
 

@@ -140,47 +140,6 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// Messages wait at their sender until the other end follows the view that the sender does. Until then
-// they have never left, and nothing is owed for them; the other way they go.
-func TestMessagesWaitForTheirView(t *testing.T) {
-	k := newTalk(t)
-	come := func() (n [2]int) {
-		k.settle()
-		for i, got := range k.got {
-			for _, e := range got {
-				if e.Kind == Message {
-					n[i]++
-				}
-			}
-		}
-		return n
-	}
-	follow := func(end int, view uint64) {
-		k.links[end].View = view
-		k.ends[end].Follow()
-	}
-	follow(0, 2)
-	if err := errors.Join(put(k.links[0], 1, 0), put(k.links[1], 1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	if n := come(); n != [2]int{1, 0} {
-		t.Errorf("%d messages have come, and end 1 follows an older view", n)
-	}
-	unsent := 0
-	k.links[0].Unsent(func([]byte) { unsent++ })
-	if unsent != 1 || k.ends[0].Owed() {
-		t.Errorf("%d messages have never left; something is owed: %v", unsent, k.ends[0].Owed())
-	}
-	follow(1, 1)
-	if n := come(); n != [2]int{1, 0} {
-		t.Errorf("%d messages have come, and end 1 still follows an older view", n)
-	}
-	follow(1, 2)
-	if n := come(); n != [2]int{1, 1} {
-		t.Errorf("%d messages have come", n)
-	}
-}
-
 // However many calls there are, so many are under way at a time, and those that come in turn
 // are one after the other.
 func TestCallsWaitForPlaces(t *testing.T) {

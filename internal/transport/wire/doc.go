@@ -22,8 +22,7 @@
 // [Conn.Send] is for what may be lost: its error says that the frame was dropped, and the end
 // of a connection that others may have been. A [Conn.Call] gets one answer, or ends with the
 // connection; then nobody knows whether it was carried out. A [Link] loses nothing and
-// repeats nothing, over any number of connections, while both incarnations live. Its messages wait
-// at their sender until the other end follows the view that the sender does.
+// repeats nothing, over any number of connections, while both incarnations live.
 //
 // # Bounds
 //
@@ -55,7 +54,6 @@
 //	            and of the last one sent
 //	  ack       number of the last message received
 //	  padding   bytes
-//	  view      number of the view that the sender follows
 //
 // Fixed-size integers are big-endian, all others are unsigned varints in their shortest form.
 // The end that dialled counts its calls 1, 3, 5, ..., the other one 2, 4, 6, ...

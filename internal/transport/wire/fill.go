@@ -6,7 +6,7 @@ import (
 
 // Due reports whether Fill has something to write.
 func (c *Conn) Due() bool {
-	return c.announceDue || c.viewDue || len(c.urgentOut.frames) > 0 || c.linkDue() || c.ackDue || c.pong != 0 || c.pings() ||
+	return c.announceDue || len(c.urgentOut.frames) > 0 || c.linkDue() || c.ackDue || c.pong != 0 || c.pings() ||
 		c.unread > 0 || len(c.cancels) > 0 || len(c.normal.frames) > 0 || len(c.answers) > 0 || c.dataDue()
 }
 
@@ -16,10 +16,6 @@ func (c *Conn) Fill(now time.Duration, dst []byte, limit int) (batch []byte, mes
 	if c.announceDue {
 		c.announceDue = false
 		dst = appendNumbers(dst, typeLink, c.mine.self, c.mine.peer, c.mine.received, c.mine.given)
-	}
-	if c.viewDue {
-		c.viewDue = false
-		dst = appendNumbers(dst, typeView, c.link.View)
 	}
 	if c.paddingDue {
 		if c.linkDue() {

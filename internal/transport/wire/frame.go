@@ -46,7 +46,6 @@ const (
 	typeLink
 	typeAck
 	typePadding
-	typeView
 )
 
 // flagged is set in the type of a frame that has the flag of its type.
@@ -56,7 +55,7 @@ const flagged = 0x80
 type frame struct {
 	kind    frameType
 	flag    bool
-	id      uint64 // of a call, a ping; how many were received (ack); of a view
+	id      uint64 // of a call, a ping; how many were received (ack)
 	channel Channel
 	name    []byte
 	status  Status
@@ -165,7 +164,7 @@ func decode(body []byte, f *frame) error {
 		c.sized(f)
 	case typeCancel, typePing, typePong:
 		f.id = c.Positive()
-	case typeAck, typeView:
+	case typeAck:
 		f.id = c.Uvarint()
 	case typeCredit:
 		f.size = int(c.UpTo(maxWindow))

@@ -35,7 +35,7 @@ func TestDecoderRefuses(t *testing.T) {
 	}{
 		"empty":                {nil, ErrTruncated},
 		"type 0":               {bytesOf(0), ErrRange},
-		"type beyond the last": {bytesOf(typeView + 1), ErrRange},
+		"type beyond the last": {bytesOf(typePadding + 1), ErrRange},
 		"flag of an ack":       {bytesOf(typeAck|flagged, 1), ErrRange},
 		"no channel":           {bytesOf(typeDatagram), ErrTruncated},
 		"unknown channel":      {bytesOf(typeDatagram, int(channels), "x"), ErrRange},
@@ -103,7 +103,7 @@ func FuzzFrame(f *testing.F) {
 		appendCall(nil, 3, "call/tickets", []byte("body")), appendCall(nil, 5, "link/pool", make([]byte, fragment+1)),
 		appendData(nil, 7, []byte("data")), appendAnswer(nil, 4, StatusFailed, []byte("why")),
 		appendDatagram(nil, Gossip, []byte("alive")), appendNumbers(nil, typeLink, 5, 7, 300, 2), appendNumbers(nil, typeCredit, 1<<20),
-		appendNumbers(nil, typeCancel, 9), appendNumbers(nil, typePing, 300), appendNumbers(nil, typeAck, 0), appendNumbers(nil, typeView, 9),
+		appendNumbers(nil, typeCancel, 9), appendNumbers(nil, typePing, 300), appendNumbers(nil, typeAck, 0),
 	} {
 		f.Add(b[lengthSize:])
 	}

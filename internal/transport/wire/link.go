@@ -17,8 +17,6 @@ var ErrFull = errors.New("queue full")
 type Link struct {
 	// Self and Peer are the two nodes.
 	Self, Peer uint64
-	// View is the number of the view that this end follows. See [Conn.Follow].
-	View uint64
 	// MaxMessages and MaxBytes bound what may wait, sent but unacknowledged messages included.
 	MaxMessages, MaxBytes int
 

@@ -7,7 +7,7 @@ import (
 
 // Version of all that gateways say to each other, in the preamble. 6: one connection for each pair of processes;
 // tokens have classes.
-const Version = 7
+const Version = 6
 
 // Hello is what each end says first.
 type Hello struct {

@@ -64,7 +64,7 @@ func (c *Conn) Challenge() { c.pingDue, c.expecting = true, true }
 // Owed reports whether the other end owes something: an acknowledgement, an answer, a sign that
 // it has read data.
 func (c *Conn) Owed() bool {
-	return c.link != nil && c.link.Queued() > 0 && c.flows() || c.expecting || len(c.asked) > 0 || c.inFlight > 0
+	return c.link != nil && c.link.Queued() > 0 && c.linked() || c.expecting || len(c.asked) > 0 || c.inFlight > 0
 }
 
 // Tick looks at the clock. It is to be called each sixth of the interval, and twice as often

@@ -7,14 +7,13 @@ import (
 )
 
 // SetLink says which link goes over the connection from now on; nil: none. Messages flow once
-// the other end has said the same, and follows the view that this one does. A link must have been
-// taken from the connection before.
+// the other end has said the same. A link must have been taken from the connection before.
 func (c *Conn) SetLink(l *Link) {
 	if c.link == l {
 		return
 	}
 	c.link, c.linkErr, c.message, c.ackDue = l, nil, nil, false
-	c.unackedSince, c.before, c.viewDue = never, 0, l != nil
+	c.unackedSince, c.before = never, 0
 	var mine announcement
 	if l != nil {
 		mine = announcement{l.Self, l.Peer, l.received, l.given}
@@ -23,10 +22,6 @@ func (c *Conn) SetLink(l *Link) {
 	c.announce(mine)
 	c.match()
 }
-
-// Follow takes in that the link's View is another: the other end is told, and what is not written yet
-// waits until that end follows it, too.
-func (c *Conn) Follow() { c.viewDue = c.link != nil }
 
 // announce has the other end told what this one serves, before anything else.
 func (c *Conn) announce(a announcement) { c.mine, c.announceDue = a, true }
@@ -105,8 +100,6 @@ func (c *Conn) take(now time.Duration, f *frame) error {
 		c.theirs, c.message = f.link, nil
 		c.match()
 		c.event(Event{Kind: Linked})
-	case typeView:
-		c.theirView = f.id
 	case typeAck:
 		if !c.linked() {
 			return nil

@@ -269,10 +269,7 @@ func (e *end) take(s *side, ev Event) {
 		if e.received++; n != e.received {
 			e.w.t.Fatalf("end %d: message %d, want %d", e.i, n, e.received)
 		}
-		if view := binary.BigEndian.Uint64(ev.Data[8:]); view > e.link.View {
-			e.w.t.Fatalf("end %d: message %d is of view %d, and this end follows %d", e.i, n, view, e.link.View)
-		}
-		if !bytes.Equal(ev.Data[16:], filler(n, len(ev.Data)-16)) {
+		if !bytes.Equal(ev.Data[8:], filler(n, len(ev.Data)-8)) {
 			e.w.t.Fatalf("end %d: message %d is not what was sent", e.i, n)
 		}
 	case Asked:
@@ -315,16 +312,9 @@ func (e *end) send() {
 		size = e.w.rand.IntN(200_000)
 	}
 	e.sent++
-	buf := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(e.link.Begin(), e.sent), e.link.View)
-	if err := e.link.Commit(append(buf, filler(e.sent, size)...)); err != nil {
+	buf := append(binary.BigEndian.AppendUint64(e.link.Begin(), e.sent), filler(e.sent, size)...)
+	if err := e.link.Commit(buf); err != nil {
 		e.w.t.Fatal(err)
-	}
-}
-
-// follow has an end follow a view.
-func (e *end) follow(view uint64) {
-	if e.link.View = view; e.current != nil {
-		e.current.conn.Follow()
 	}
 }
 
@@ -344,7 +334,7 @@ func (e *end) ask() {
 }
 
 // TestLosesNothing breaks connections in every way, at random, while messages, calls and
-// datagrams go both ways. Messages arrive once and in order and none before its view, each call ends once, and in the
+// datagrams go both ways. Messages arrive once and in order, each call ends once, and in the
 // end there is one connection, over which everything comes through.
 func TestLosesNothing(t *testing.T) {
 	seeds := uint64(200)
@@ -367,8 +357,6 @@ func TestLosesNothing(t *testing.T) {
 				}
 			case 4:
 				w.mute, w.narrow = [2]bool{}, [2]bool{}
-			case 5, 6:
-				w.ends[i].follow(max(w.ends[i].link.View, w.ends[1-i].link.View+uint64(w.rand.IntN(2))))
 			}
 			for _, e := range w.ends {
 				if w.rand.IntN(3) == 0 {
@@ -387,9 +375,6 @@ func TestLosesNothing(t *testing.T) {
 			w.step(time.Duration(w.rand.IntN(100)) * time.Millisecond)
 		}
 		w.mute, w.narrow, w.slow = [2]bool{}, [2]bool{}, [2]bool{}
-		for _, e := range w.ends {
-			e.follow(1000)
-		}
 		for range 400 {
 			w.step(20 * time.Millisecond)
 		}

@@ -24,7 +24,7 @@ type window struct {
 
 // watch notes whether the window holds something up, and has the round trip measured then.
 func (c *Conn) watch(now time.Duration) {
-	if len(c.data) > 0 && !c.dataDue() || c.link != nil && c.link.unwritten() && !c.linkDue() && c.flows() {
+	if len(c.data) > 0 && !c.dataDue() || c.link != nil && c.link.unwritten() && !c.linkDue() && c.linked() {
 		c.full = true
 		c.pingDue = c.pingDue || now-c.measured >= watchEvery
 	}

@@ -117,5 +117,10 @@ func (g *Gateway) Follow(v *View) bool {
 		})
 	}
 	g.carry(g.pool.Follow(g.now(), v.Pool(g.self), pool.DiskNone))
+	stash := g.stash
+	g.stash = nil
+	for _, p := range stash {
+		g.Deliver(p)
+	}
 	return true
 }

@@ -70,7 +70,7 @@ var _ protocol.Protocol = (*fleet)(nil)
 
 func newFleet(h protocol.Host, s protocol.Setup, o Options) *fleet {
 	view := &View{Index: uint64(s.Nodes)}
-	spec := pool.View{K: s.K, Epoch: 1}
+	spec := pool.View{Newest: kmutex.Node(s.Nodes), K: s.K, Epoch: 1}
 	for i := range s.Nodes {
 		view.Members = append(view.Members, Member{Node: kmutex.Node(i + 1), Host: i})
 		spec.Members = append(spec.Members, kmutex.Node(i+1))

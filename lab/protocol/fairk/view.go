@@ -16,8 +16,6 @@ type View struct {
 	Index uint64
 	// Members in order of Node.
 	Members []Member
-	// Newest is the youngest node that it knows, a member or lost.
-	Newest kmutex.Node
 	// Pool is what it says about the pool to a gateway.
 	Pool func(self kmutex.Node) pool.View
 }
