@@ -84,7 +84,8 @@ func TestStalledMakeRoom(t *testing.T) {
 	slow, _, _ := pipeline(), pipeline(), pipeline()
 	var read atomic.Int64
 	go func() {
-		for b := make([]byte, 32<<10); ; time.Sleep(50 * time.Millisecond) {
+		// More slowly than a busy machine answers: else it is between two requests now and then, and makes room.
+		for b := make([]byte, 8<<10); ; time.Sleep(50 * time.Millisecond) {
 			n, err := slow.Read(b)
 			if err != nil {
 				return
