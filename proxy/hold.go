@@ -317,9 +317,9 @@ func (h *hold) aborted() *abortCause {
 	return h.cause
 }
 
-// check is called before anything is handed to the upstream, and before the upstream is blamed:
-// where a slot is lost, the connections of all are closed by the first that is told. Whoever
-// finds the slot lost first breaks the request off.
+// check is called before anything is handed to the upstream, and before the upstream is blamed for
+// a broken connection: when slots are lost, the first request that hears of it closes the connections
+// of all. Whoever finds the slot lost first breaks the request off.
 func (h *hold) check() error {
 	if !h.isValid() {
 		h.abort(errLost)

@@ -153,8 +153,8 @@ type onAdmitted struct {
 
 func (o onAdmitted) Admitted(*Record) { o.act() }
 
-// lapseUntold ends the standing and all slots. Another request, which was told first, has closed
-// the connections: those that use them are not told yet.
+// lapseUntold ends the standing and all slots, and closes the connections, as the first request does
+// that hears of it. The request under test has not heard.
 func (g *gateway) lapseUntold() {
 	g.sem.standing.Store(0)
 	g.sem.last().invalid.Store(true)

@@ -54,7 +54,7 @@ func (s *Server) serveTLS(c *Conn) {
 // begin bounds the time for a connection's first head.
 func (s *Server) begin(c *Conn) {
 	if s.base.Err() != nil {
-		c.stop() // the server has told those that it had
+		c.stop() // abort may not have found this connection
 	}
 	_ = c.SetReadDeadline(time.Now().Add(s.cfg.ReadHeaderTimeout))
 }
