@@ -273,7 +273,7 @@ func (l *Late) Shed() kmutex.TokenSet {
 // Offer implements [kmutex.Binding].
 func (l *Late) Offer(next, before kmutex.Place, set kmutex.TokenSet, fx *kmutex.Effects) {
 	fx.Send(next.Node, kmutex.Message{
-		Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Origin: before.Node, Other: before.Batch, Serial: l.serial,
+		Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Origin: before.Node, Other: before.Batch, Left: before.Left, Serial: l.serial,
 	})
 }
 

@@ -65,13 +65,16 @@ type Binding interface {
 	Clone() Binding
 }
 
-// Place is a batch of another node, as the batch before it in line knows it.
+// Place is a batch, as a neighbour in the line knows it.
 type Place struct {
 	Node Node
 	// Batch is the batch's number at that node.
 	Batch uint64
 	// Seat that the batch's first request has taken (early binding).
 	Seat Seat
+	// Left counts the batches that have left the line between this one and the one that knows it
+	// (late binding).
+	Left uint64
 }
 
 // IsZero reports whether p is no place.

@@ -113,8 +113,7 @@ func acyclicParents(w *World) error {
 
 // oneLine checks that, from the baton and from each Request message in flight along next, each
 // batch comes at most once and in its node's order, up to an open batch. The batches that do not
-// come are skipped, and nobody waits there. With no message in flight, a skipped batch comes
-// only if the batch that it told is gone.
+// come are leaving, and nobody waits there. With no message in flight, no batch is leaving.
 func oneLine(w *World) error {
 	visited := make(map[Place]bool)
 	var starts []Place
@@ -123,6 +122,9 @@ func oneLine(w *World) error {
 			starts = append(starts, Place{Node: s.Self, Batch: s.Batches[0].Number})
 		}
 		for i, b := range s.Batches {
+			if b.Leaves && len(w.Flight) == 0 {
+				return fmt.Errorf("batch %d of node %d does not get out of the line", b.Number, s.Self)
+			}
 			if b.Next.IsZero() && (i != len(s.Batches)-1 || s.Parent != 0) {
 				return fmt.Errorf("batch %d of node %d is open and not the last", b.Number, s.Self)
 			}
@@ -144,16 +146,13 @@ func oneLine(w *World) error {
 			if b == nil || visited[at] || newest[at.Node] > at.Batch {
 				return fmt.Errorf("the line leads to batch %d of node %d, which is not there, comes twice or out of order", at.Batch, at.Node)
 			}
-			if b.Skipped && len(w.Flight) == 0 && w.batch(b.Before) != nil {
-				return fmt.Errorf("batch %d of node %d has left the line, and the line leads to it", at.Batch, at.Node)
-			}
 			visited[at], newest[at.Node] = true, at.Batch
 			at = Place{Node: b.Next.Node, Batch: b.Next.Batch}
 		}
 	}
 	for _, s := range w.Nodes {
 		for _, b := range s.Batches {
-			if !visited[Place{Node: s.Self, Batch: b.Number}] && (!b.Skipped || len(b.Requests) > 0) {
+			if !visited[Place{Node: s.Self, Batch: b.Number}] && (!b.Leaves || len(b.Requests) > 0) {
 				return fmt.Errorf("the line does not lead to batch %d of node %d", b.Number, s.Self)
 			}
 		}

@@ -1,12 +1,18 @@
 package kmutex_test
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // TestBatchesLeave: while one request is served, most requests behind it are cancelled, in any order
-// of events and messages. When no message is on its way, the line leads to no batch that has left it.
+// of events and messages. When no message is on its way, no batch is leaving.
 func TestBatchesLeave(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -37,5 +43,170 @@ func TestBatchesLeave(t *testing.T) {
 				t.Fatalf("seed %d: %v\n%q", seed, err, w.log)
 			}
 		}
+	}
+}
+
+// timed is a world of machines whose messages and timers take time.
+type timed struct {
+	t        *testing.T
+	now      time.Duration
+	due      []timedEvent // in the order of time
+	machines []*kmutex.Machine
+	delay    func(from, to kmutex.Node) time.Duration
+	arrives  map[[2]kmutex.Node]time.Duration // of each link, its last message
+	granted  map[kmutex.Request]bool          // requests of all nodes have numbers of one series
+	asked    kmutex.Request
+	batons   int
+}
+
+type timedEvent struct {
+	at time.Duration
+	do func()
+}
+
+func newTimed(t *testing.T, nodes int, delay func(from, to kmutex.Node) time.Duration) *timed {
+	w := &timed{t: t, delay: delay, arrives: make(map[[2]kmutex.Node]time.Duration), granted: make(map[kmutex.Request]bool)}
+	change := kmutex.EpochChange{Epoch: 1, K: 1, Home: 1}
+	for n := range kmutex.Node(nodes) {
+		w.machines = append(w.machines, kmutex.New(n+1, new(coordinator.Late)))
+	}
+	for n := range kmutex.Node(nodes) {
+		w.step(n+1, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(change, n+1)})
+	}
+	return w
+}
+
+func (w *timed) after(d time.Duration, do func()) {
+	at := w.now + d
+	i, _ := slices.BinarySearchFunc(w.due, at+1, func(e timedEvent, at time.Duration) int { return cmp.Compare(e.at, at) })
+	w.due = slices.Insert(w.due, i, timedEvent{at, do})
+}
+
+func (w *timed) run(d time.Duration) {
+	end := w.now + d
+	for len(w.due) > 0 && w.due[0].at <= end {
+		e := w.due[0]
+		w.due = w.due[1:]
+		w.now = e.at
+		e.do()
+	}
+	w.now = end
+}
+
+func (w *timed) step(n kmutex.Node, e kmutex.Event) {
+	fx, err := w.machines[n-1].Step(&e)
+	if err != nil {
+		w.t.Fatalf("%v: node %d: %v", w.now, n, err)
+	}
+	for _, e := range fx.Messages {
+		if e.Message.Kind == kmutex.KindBaton {
+			w.batons++
+		}
+		link := [2]kmutex.Node{e.From, e.To}
+		w.arrives[link] = max(w.now+w.delay(e.From, e.To), w.arrives[link])
+		w.after(w.arrives[link]-w.now, func() {
+			w.step(e.To, kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: &e.Message})
+		})
+	}
+	for _, g := range fx.Grants {
+		w.granted[g.Request] = true
+	}
+	if fx.AskTimer {
+		w.after(200*time.Millisecond, func() { w.step(n, kmutex.Event{Kind: kmutex.EventAskDue}) })
+	}
+	if fx.RetryTimer {
+		w.after(time.Second, func() { w.step(n, kmutex.Event{Kind: kmutex.EventRetryDue}) })
+	}
+}
+
+func (w *timed) acquire(n kmutex.Node) kmutex.Request {
+	w.asked++
+	w.step(n, kmutex.Event{Kind: kmutex.EventAcquire, Request: w.asked})
+	return w.asked
+}
+
+// come has a client of node n ask again and again, until end, and wait for patience each time.
+func (w *timed) come(n kmutex.Node, end time.Duration, patience func() time.Duration) {
+	if w.now >= end {
+		return
+	}
+	request := w.acquire(n)
+	w.after(patience(), func() {
+		w.step(n, kmutex.Event{Kind: kmutex.EventCancel, Request: request})
+		w.come(n, end, patience)
+	})
+}
+
+func (w *timed) batches() (n int) {
+	for _, m := range w.machines {
+		n += len(m.State().Batches)
+	}
+	return n
+}
+
+// TestLineStaysShort: behind a request that waits long, clients come and give up. The line is as long as they
+// make it within seconds, however long that goes on and wherever their gateways are; and when they are gone,
+// the baton goes past nobody.
+func TestLineStaysShort(t *testing.T) {
+	uniform := func(d time.Duration) func(from, to kmutex.Node) time.Duration {
+		return func(kmutex.Node, kmutex.Node) time.Duration { return d }
+	}
+	for _, c := range []struct {
+		name  string
+		nodes int
+		delay func(from, to kmutex.Node) time.Duration
+	}{
+		{"near", 3, uniform(5 * time.Millisecond)},
+		{"one slow link", 3, func(from, to kmutex.Node) time.Duration {
+			if from+to == 5 {
+				return 150 * time.Millisecond
+			}
+			return 5 * time.Millisecond
+		}},
+		{"far", 10, uniform(50 * time.Millisecond)},
+		{"very far", 10, uniform(150 * time.Millisecond)},
+		{"many", 30, uniform(50 * time.Millisecond)},
+		{"any", 5, func(from, to kmutex.Node) time.Duration { return time.Duration(from*to%7) * 20 * time.Millisecond }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newTimed(t, c.nodes, c.delay)
+			holder, patient := w.acquire(1), w.acquire(1)
+			w.run(50 * time.Millisecond)
+			r := rand.New(rand.NewPCG(1, 1))
+			const span = 2 * time.Minute
+			for n := range kmutex.Node(c.nodes) {
+				for i := range 5 {
+					w.after(time.Duration(7*int(n)+20*i)*time.Millisecond, func() {
+						w.come(n+1, w.now+span, func() time.Duration {
+							if i == 0 {
+								return time.Duration(900+r.IntN(1600)) * time.Millisecond
+							}
+							return time.Duration(50+r.IntN(150)) * time.Millisecond
+						})
+					})
+				}
+			}
+			w.run(30 * time.Second)
+			most, early := 0, w.batches()
+			for range 90 {
+				w.run(time.Second)
+				most = max(most, w.batches())
+			}
+			w.run(10 * time.Second)
+			last := w.acquire(3)
+			w.run(5 * time.Second)
+			kept, batons := w.batches(), w.batons
+			w.step(1, kmutex.Event{Kind: kmutex.EventRelease, Request: holder})
+			w.step(1, kmutex.Event{Kind: kmutex.EventRelease, Request: patient})
+			w.run(5 * time.Second)
+			moves := w.batons - batons
+			t.Logf("%d batches after 30 s, at most %d later, %d when all but two have left; %d moves of the baton", early, most, kept, moves)
+			if long := 20 * c.nodes; early > long || most > long || kept > 3 || moves > 2 {
+				t.Error("the line is long")
+			}
+			if !w.granted[patient] || !w.granted[last] {
+				t.Error("who was patient is not served")
+			}
+		})
 	}
 }

@@ -49,7 +49,7 @@ func (m *Machine) onBaton(from Node, msg *Message) error {
 		return errors.New("a baton that was here before")
 	}
 	at := m.find(msg.Batch)
-	if at < 0 || slices.ContainsFunc(m.batches[:at], func(b Batch) bool { return !b.Skipped }) {
+	if at < 0 || slices.ContainsFunc(m.batches[:at], func(b Batch) bool { return !b.Leaves }) {
 		return errors.New("a baton that nobody here has asked for")
 	}
 	if err := m.binding.CheckBaton(msg); err != nil {

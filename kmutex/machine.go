@@ -92,11 +92,11 @@ type Batch struct {
 	// Next is the batch behind this one, or a later one if nobody waits in those between. The
 	// zero Place: none yet, the batch is open and later requests of this node join it.
 	Next Place
-	// Before is a batch before this one; in those between nobody waits. The zero Place: not known, or
-	// this batch is Skipped and out of the line (late binding).
+	// Before is the batch before this one, as far as this one has been told. The zero Place: not known, or
+	// this batch Leaves and is out of the line (late binding).
 	Before Place
-	// Skipped: Before has been told to pass this one by, since nobody waits here, and nobody ever will.
-	Skipped bool
+	// Leaves: Before has been told to pass this one by, since nobody waits here, and nobody ever will.
+	Leaves bool
 	// Stood counts the retry intervals that have ended since this batch is closed, up to 2.
 	Stood uint8
 }

@@ -148,8 +148,18 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a batch in which requests wait is skipped", File: offers,
-			Old: "return len(b.Requests) == 0 && !b.Next", New: "return !b.Next",
+			Old: "b.Leaves || len(b.Requests) > 0 ||", New: "b.Leaves ||",
 			By: "^TestRandomSchedules$", Caught: "invariant 5",
+		},
+		{
+			Name: "a batch believes what comes late, of one that has left", File: offers,
+			Old: "before.Left > b.Before.Left", New: "true",
+			By: "^TestBatchesLeave$", Caught: "does not get out of the line",
+		},
+		{
+			Name: "a batch that leaves passes others by", File: offers,
+			Old: "case b.Leaves:", New: "case false:",
+			By: "^TestBatchesLeave$", Caught: "invariant 5",
 		},
 		{
 			Name: "what rests at the end of the line stays there as the baton comes", File: "line.go",

@@ -11,15 +11,20 @@ import (
 // home after the retry interval; home sends them to the coordinator, which offers them again.
 //
 // All requests of a batch may leave, or be served by offers, before the baton comes. Such a batch
-// leaves the line: it tells the batch before it what is behind it, and that passes it by from then on.
-// Which batch is before it, it learns from offers; in a line that stands for longer than the retry
-// interval each batch tells the one behind it by an offer of no tokens, and again when another one is
-// behind it. So neither offers nor the baton go a long way along batches in which nobody waits.
+// leaves the line: it tells the batch before it what is behind it, and that passes it by from then on
+// and tells it that it is out. Which batch is before it, it learns from offers; in a line that stands for
+// longer than the retry interval each batch tells the one behind it by an offer of no tokens, and again
+// when another one is behind it. So neither offers nor the baton go a long way along batches in which
+// nobody waits.
+//
+// A batch that is leaving passes nobody by: the one before it knows already what comes next. So of
+// neighbours that leave at the same time the first goes first. The next one is told what is before it then,
+// and says again that it leaves.
 
 // waitAgain puts a request that could not use its token ahead of this node's others.
 func (m *Machine) waitAgain(t Request) {
 	first := &m.pending
-	if i := slices.IndexFunc(m.batches, func(b Batch) bool { return !b.Skipped }); i >= 0 {
+	if i := slices.IndexFunc(m.batches, func(b Batch) bool { return !b.Leaves }); i >= 0 {
 		first = &m.batches[i].Requests
 	}
 	*first = append([]Request{t}, *first...)
@@ -36,15 +41,14 @@ func (m *Machine) onOffer(msg *Message) error {
 		m.binding.Return(left, &m.fx)
 		return nil
 	}
-	before := Place{Node: msg.Origin, Batch: msg.Other}
-	if before.IsZero() && !m.batches[at].Skipped {
-		return errors.New("a batch that has not left is out of the line")
+	before := Place{Node: msg.Origin, Batch: msg.Other, Left: msg.Left}
+	if before.IsZero() && !m.batches[at].Leaves {
+		return errors.New("a batch that does not leave is out of the line")
 	}
+	m.put(at, before)
 	if len(left) == 0 {
-		m.put(at, before)
 		return nil
 	}
-	m.batches[at].Before = before
 	if m.baton { // what this node can use goes to its oldest batch
 		m.binding.Return(left, &m.fx)
 		left = m.binding.Shed()
@@ -57,17 +61,23 @@ func (m *Machine) onOffer(msg *Message) error {
 
 // onSkip has a batch of this node pass by the one behind it, in which nobody waits.
 func (m *Machine) onSkip(from Node, msg *Message) error {
+	next := Place{Node: msg.Origin, Batch: msg.Other, Left: msg.Left}
+	if next.Node == 0 || next.Batch == 0 {
+		return errors.New("a skip to no batch")
+	}
 	at := m.find(msg.Batch)
 	if at < 0 {
-		return nil // the baton has passed that batch
+		return nil // it is out of the line and another one is before the sender's, or the baton has passed it
 	}
-	left, next := Place{Node: from, Batch: msg.Number}, Place{Node: msg.Origin, Batch: msg.Other}
-	switch behind := next.Node != m.self || m.find(next.Batch) > at; {
-	case next.Node == 0 || next.Batch == 0, !behind && !m.batches[at].Skipped && m.batches[at].leadsTo(left):
+	switch b := &m.batches[at]; {
+	case b.Next.Node != from || b.Next.Batch != msg.Number:
+		return errors.New("a skip by a batch that is not the one behind")
+	case b.Leaves:
+		return nil // what is before it then will tell the sender
+	case next.Node == m.self && m.find(next.Batch) <= at:
 		return errors.New("a skip to a batch that is not behind")
-	case behind: // else next is out of the line, and so is what this message is about
-		m.passBy(at, left, next)
 	}
+	m.passBy(at, next)
 	return nil
 }
 
@@ -132,7 +142,7 @@ func (m *Machine) offer() {
 // moveOn offers tokens to the batches behind batch at, and keeps at the end of the line what nobody
 // can use.
 func (m *Machine) moveOn(set TokenSet, at int) {
-	var left []uint64 // to leave when the tokens have gone on
+	passed := []uint64{m.batches[at].Number}
 	for len(set) > 0 {
 		next := m.batches[at].Next
 		for _, q := range set.Tokens() {
@@ -143,62 +153,56 @@ func (m *Machine) moveOn(set TokenSet, at int) {
 			m.retryLater()
 			break
 		}
-		before := Place{Node: m.self, Batch: m.batches[at].Number}
-		if b := &m.batches[at]; b.leaves() {
-			before = b.Before
-			if !b.Skipped {
-				left = append(left, b.Number)
-			}
-		}
+		before := m.before(at)
 		if next.Node != m.self {
 			m.binding.Offer(next, before, set, &m.fx)
 			break
 		}
 		at = m.find(next.Batch)
-		m.batches[at].Before = before
+		m.put(at, before)
 		set = m.useUpTo(at, set)
+		passed = append(passed, next.Batch)
 	}
-	for _, number := range left {
+	for _, number := range slices.Backward(passed) {
 		m.leave(m.find(number))
 	}
 }
 
-// leaves reports whether b is to leave the line, or has left: nobody waits in it, another batch is behind
-// it, and the one before it is known.
-func (b *Batch) leaves() bool {
-	return len(b.Requests) == 0 && !b.Next.IsZero() && !b.Before.IsZero()
+// before returns batch at as the one behind it is to know it.
+func (m *Machine) before(at int) Place {
+	b := &m.batches[at]
+	return Place{Node: m.self, Batch: b.Number, Left: b.Next.Left}
 }
 
-// leave takes batch at out of the line, if it is to leave.
+// leave has batch at leave the line, if nobody waits in it, another batch is behind it, and the one before
+// it is known.
 func (m *Machine) leave(at int) {
 	b := &m.batches[at]
-	if !b.leaves() {
+	if b.Leaves || len(b.Requests) > 0 || b.Next.IsZero() || b.Before.IsZero() {
 		return
 	}
-	b.Skipped = true
+	b.Leaves = true
+	m.skip(at)
+}
+
+// skip tells the batch before batch at to pass it by.
+func (m *Machine) skip(at int) {
+	b := &m.batches[at]
 	if before := b.Before; before.Node != m.self {
-		m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Number: b.Number, Origin: b.Next.Node, Other: b.Next.Batch})
-	} else if i := m.find(before.Batch); i >= 0 {
-		m.passBy(i, Place{Node: m.self, Batch: b.Number}, b.Next)
+		m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Number: b.Number, Origin: b.Next.Node, Other: b.Next.Batch, Left: b.Next.Left})
+	} else if i := m.find(before.Batch); i >= 0 && !m.batches[i].Leaves {
+		m.passBy(i, b.Next)
 	}
 }
 
-// leadsTo reports whether the batch to is behind b.
-func (b *Batch) leadsTo(to Place) bool { return b.Next.Node == to.Node && b.Next.Batch == to.Batch }
-
-// passBy has batch at link to next in place of the batch left, and tells both. If another batch than
-// left is behind it, nothing changes: when left comes next, batch at tells it, and left answers again.
-// If batch at has left too, the batch before it tells them.
-func (m *Machine) passBy(at int, left, next Place) {
+// passBy has batch at, and no longer the one behind it, lead to next, and tells both.
+func (m *Machine) passBy(at int, next Place) {
 	b := &m.batches[at]
-	if !b.leadsTo(left) {
-		return
-	}
+	left := b.Next
+	next.Left++
 	b.Next = next
-	if !b.Skipped {
-		m.tell(left, Place{}) // nothing leads to it any more
-		m.tell(next, Place{Node: m.self, Batch: b.Number})
-	}
+	m.tell(left, Place{}) // nothing leads to it any more
+	m.tell(next, m.before(at))
 }
 
 // tell tells the batch to that before is the one before it; the zero Place: to is out of the line.
@@ -210,21 +214,27 @@ func (m *Machine) tell(to, before Place) {
 	}
 }
 
-// put notes which batch is before batch at, which may leave; or, before is the zero Place, that batch at
-// is out of the line.
+// put notes which batch is before batch at; or, before is the zero Place, that batch at is out of the line.
+// What a batch said that has left since may come late: fewer had left then.
 func (m *Machine) put(at int, before Place) {
-	m.batches[at].Before = before
-	if before.IsZero() {
+	switch b := &m.batches[at]; {
+	case before.IsZero():
+		b.Before = before
 		m.out = true // others are being looked at by their places
-		return
+	case b.Before.IsZero() || before.Left > b.Before.Left:
+		b.Before = before
+		if b.Leaves {
+			m.skip(at)
+		} else {
+			m.leave(at)
+		}
 	}
-	m.leave(at)
 }
 
 // sweep drops the batches that are out of the line.
 func (m *Machine) sweep() {
 	if m.out {
-		m.batches = slices.DeleteFunc(m.batches, func(b Batch) bool { return b.Skipped && b.Before.IsZero() })
+		m.batches = slices.DeleteFunc(m.batches, func(b Batch) bool { return b.Leaves && b.Before.IsZero() })
 		m.out = false
 	}
 }
@@ -238,19 +248,19 @@ func (m *Machine) retry() {
 	m.retrying = false
 	m.binding.Return(m.offered, &m.fx)
 	m.offered = nil
-	for at := range m.batches {
-		if b := &m.batches[at]; !b.Skipped && !b.Next.IsZero() {
+	for at := len(m.batches) - 1; at >= 0; at-- {
+		if b := &m.batches[at]; !b.Leaves && !b.Next.IsZero() {
 			if b.Stood < told {
 				b.Stood++
 				if b.Stood == told {
-					m.tell(b.Next, Place{Node: m.self, Batch: b.Number})
+					m.tell(b.Next, m.before(at))
 				}
 			}
 			m.leave(at)
 		}
 	}
 	m.sweep()
-	if slices.ContainsFunc(m.batches, func(b Batch) bool { return !b.Skipped }) {
+	if slices.ContainsFunc(m.batches, func(b Batch) bool { return !b.Leaves }) {
 		m.retryLater()
 	}
 }

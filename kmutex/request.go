@@ -145,7 +145,7 @@ func (m *Machine) cancel(t Request) error {
 }
 
 // leaveLine takes a waiting request out of its batch or out of pending. A batch
-// that it empties keeps its place until it is skipped; the baton passes it by.
+// that it empties keeps its place until it leaves; the baton passes it by.
 func (m *Machine) leaveLine(t Request) bool {
 	for i := range m.batches {
 		if remove(&m.batches[i].Requests, t) {

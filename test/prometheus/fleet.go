@@ -48,7 +48,7 @@ func StartFleet(t *testing.T) *Fleet {
 			{Name: "changed", K: 2, Upstream: site},
 			{Name: "away", K: 2, Upstream: f.away.URL(), Settings: "health: {interval: 500ms}"},
 			{Name: "checked", K: 2, Upstream: f.away.URL(), Settings: "health: {path: /?hold=0s, interval: 500ms}"},
-			{Name: "kept", K: 1, Upstream: site, Settings: "reclaim: hold, hold: {max: 15s}"},
+			{Name: "kept", K: 1, Upstream: site, Settings: "reclaim: hold, hold: {max: 30s}"},
 		},
 	})
 	f.began = time.Now()

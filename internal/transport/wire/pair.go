@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Version of all that gateways say to each other, in the preamble. 6: one connection for each pair of processes;
-// tokens have classes.
-const Version = 6
+// Version of all that gateways say to each other, in the preamble. 7: places in the line
+// say how many batches have left between them.
+const Version = 7
 
 // Hello is what each end says first.
 type Hello struct {
