@@ -75,7 +75,8 @@ func (s *Slot) await(ctx context.Context, longest time.Duration) (err error) {
 		longest, late = lastWait, admission.Draining
 	}
 	if longest >= 0 {
-		defer time.AfterFunc(longest, func() { s.expire(late) }).Stop()
+		ready := s.ready
+		defer time.AfterFunc(longest, func() { s.expire(ready, late) }).Stop()
 	}
 	if c, ok := ctx.(attacher); ok {
 		c.Attach(waiter{s, c})
@@ -117,15 +118,16 @@ type waiter struct {
 
 // Close implements io.Closer.
 func (w waiter) Close() error {
-	w.slot.expire(w.ctx.Cause())
+	w.slot.expire(nil, w.ctx.Cause())
 	return nil
 }
 
-// expire ends the wait of a request that waits still.
-func (s *Slot) expire(why error) {
+// expire ends the wait of a request that waits still: the one whose end closes ready, or any if that is nil. A
+// timer may come so late that the request waits again.
+func (s *Slot) expire(ready chan struct{}, why error) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	if s.state == slotWaiting {
+	if s.state == slotWaiting && (ready == nil || ready == s.ready) {
 		s.err = why
 		s.pool.end(&s.claim)
 	}

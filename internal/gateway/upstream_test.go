@@ -409,6 +409,13 @@ func TestAgainEnds(t *testing.T) {
 		}); !errors.Is(err, admission.UpstreamDown) {
 			t.Errorf("%v, want upstream-down", err)
 		}
+		// The timer of its first wait comes late.
+		if err := again(func(s *Slot) error {
+			time.AfterFunc(500*time.Millisecond, func() { s.expire(make(chan struct{}), admission.Draining) })
+			return s.Again(t.Context(), time.Second)
+		}); !errors.Is(err, admission.Timeout) {
+			t.Errorf("%v, want a timeout", err)
+		}
 		// The last upstream goes while it waits again.
 		if err := again(func(s *Slot) error {
 			time.AfterFunc(time.Second, func() { n.Bar(testPool, []string{upstreamOf(1), upstreamOf(2)}) })

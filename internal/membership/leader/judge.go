@@ -91,7 +91,7 @@ func (r *Rules) suspects(s Observation, now time.Duration) []Suspicion {
 // not take part in forming an epoch keeps all from it.
 func (r *Rules) behind(node kmutex.Node, now time.Duration) bool {
 	rep, ok := r.reports[node]
-	return ok && now-r.viewed > r.terms.Lease/2 && rep.View < r.view.Number && rep.at > r.viewed+r.terms.Lease/4
+	return ok && rep.View < r.view.Number && now-rep.followed > r.terms.Lease/2 && rep.at-rep.followed > r.terms.Lease/4
 }
 
 // unfit reports that this leader should not be one: more gateways live and do not get

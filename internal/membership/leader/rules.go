@@ -85,10 +85,8 @@ type Rules struct {
 	// looked is when Judge was called last, and awake since when it has been called
 	// without a long pause.
 	looked, awake time.Duration
-	// viewed is since when the view is known.
-	viewed  time.Duration
-	view    View
-	members map[kmutex.Node]Member
+	view          View
+	members       map[kmutex.Node]Member
 	// known is since when a member is known here.
 	known map[kmutex.Node]time.Duration
 	// joined is when a member came in, for those that did while this leader led.
@@ -116,6 +114,8 @@ type Rules struct {
 type report struct {
 	Report
 	at time.Duration
+	// followed is when the member last took a step towards the newest view, or knew it.
+	followed time.Duration
 	// missing tells since when each complaint of Missing has been repeated.
 	missing map[kmutex.Node]time.Duration
 }
@@ -167,8 +167,11 @@ func (r *Rules) Follow(v View, now time.Duration) {
 	gone := func(node kmutex.Node) bool { _, in := members[node]; return !in }
 	maps.DeleteFunc(r.reports, func(node kmutex.Node, _ report) bool { return gone(node) })
 	maps.DeleteFunc(r.joined, func(node kmutex.Node, _ time.Duration) bool { return gone(node) })
-	if v.Number != r.view.Number {
-		r.viewed = now
+	for node, rep := range r.reports {
+		if rep.View == r.view.Number {
+			rep.followed = now
+			r.reports[node] = rep
+		}
 	}
 	r.view, r.members, r.known = v, members, known
 	r.settle(now)
@@ -182,15 +185,20 @@ func (r *Rules) Receive(n lease.Renewal, rep Report, now time.Duration) {
 	if r.unconfirmed == never {
 		r.unconfirmed = now
 	}
+	last := r.reports[n.Node]
 	missing := make(map[kmutex.Node]time.Duration, len(rep.Missing))
 	for _, m := range rep.Missing {
-		since, repeated := r.reports[n.Node].missing[m]
+		since, repeated := last.missing[m]
 		if !repeated {
 			since = now
 		}
 		missing[m] = since
 	}
-	r.reports[n.Node] = report{Report: rep, at: now, missing: missing}
+	followed := last.followed
+	if rep.View > last.View || rep.View == r.view.Number {
+		followed = now
+	}
+	r.reports[n.Node] = report{Report: rep, at: now, followed: followed, missing: missing}
 }
 
 // Confirmed takes in that a round has granted what waited for it.

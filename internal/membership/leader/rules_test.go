@@ -29,6 +29,7 @@ func TestTable(t *testing.T) {
 	down := func(a, b kmutex.Node) func(*world) {
 		return func(w *world) { w.reports[a], w.reports[b] = Report{Down: nodes{b}}, Report{Down: nodes{a}} }
 	}
+	one := func() uint64 { return 1 }
 	for name, tt := range map[string]struct {
 		fault    func(*world)
 		want     fates
@@ -76,9 +77,17 @@ func TestTable(t *testing.T) {
 		},
 		"one that is no home complains": {fault: miss(2, 3)},
 		"views are not followed": {
-			func(w *world) { w.next(); w.stale[3] = true },
+			func(w *world) { w.known[3] = one; w.next() },
 			fates{3: Behind},
 			half, half + third,
+		},
+		"views are not followed, and more come": {
+			func(w *world) { w.known[3], w.often = one, interval; w.next() },
+			fates{3: Behind},
+			half, half + third,
+		},
+		"views are followed late": {
+			fault: func(w *world) { w.known[3], w.often = func() uint64 { return w.view.Number - 1 }, interval; w.next() },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

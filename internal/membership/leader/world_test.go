@@ -26,10 +26,13 @@ type world struct {
 	now     time.Duration
 	view    View
 	tags    uint64
-	// quiet members do not renew, and stale ones do not follow the views.
-	quiet, stale map[kmutex.Node]bool
-	reports      map[kmutex.Node]Report
-	seen         Observation
+	// quiet members do not renew. known tells the views of those that do not know the newest.
+	quiet   map[kmutex.Node]bool
+	known   map[kmutex.Node]func() uint64
+	reports map[kmutex.Node]Report
+	// often: a view comes so often.
+	often time.Duration
+	seen  Observation
 	// lost are those that verdicts have suspended, why and when.
 	lost map[kmutex.Node]fate
 	// mute voters answer no round.
@@ -50,7 +53,7 @@ type fate struct {
 func newWorld(t *testing.T, n int) *world {
 	w := &world{
 		t: t, now: start, grantor: lease.NewGrantor(terms, 1, start),
-		quiet: map[kmutex.Node]bool{}, stale: map[kmutex.Node]bool{}, reports: map[kmutex.Node]Report{},
+		quiet: map[kmutex.Node]bool{}, known: map[kmutex.Node]func() uint64{}, reports: map[kmutex.Node]Report{},
 		seen: Observation{Self: "a", Boots: map[string]string{}, Unreachable: map[kmutex.Node]time.Duration{}},
 		lost: map[kmutex.Node]fate{}, expired: map[kmutex.Node]time.Duration{}, returned: map[kmutex.Node]time.Duration{},
 		view: View{Number: 1},
@@ -70,6 +73,9 @@ func (w *world) run(d time.Duration) {
 	w.t.Helper()
 	for end := w.now + d; w.now < end; {
 		w.now += Interval
+		if w.often > 0 && (w.now-start)%w.often == 0 {
+			w.next()
+		}
 		w.renew()
 		v := w.rules.Judge(w.seen, w.now)
 		w.carryOut(v)
@@ -88,8 +94,8 @@ func (w *world) renew() {
 		w.tags++
 		rep := w.reports[m.Node]
 		rep.View = w.view.Number
-		if w.stale[m.Node] {
-			rep.View--
+		if known := w.known[m.Node]; known != nil {
+			rep.View = known()
 		}
 		w.rules.Receive(lease.Renewal{Node: m.Node, Tag: w.tags}, rep, w.now)
 	}
