@@ -124,3 +124,37 @@ func TestDiskHangs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While k is set again and again, a gateway whose disk hangs is behind all the time, and the epochs wait for it. It
+// is out within half a lease and a renewal or two, and the others are served again, at the latest when its
+// lease has run out: it may have had all tokens.
+func TestDiskHangsAsViewsCome(t *testing.T) {
+	for _, every := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, leaseTime} {
+		c := busy(1, 3, false, nil)
+		run(t, c, 2*time.Second)
+		host := (c.Leads() + 1) % 3
+		h := c.Host(host)
+		h.Hang()
+		hung, out, quiet := c.Now(), time.Duration(0), time.Duration(0)
+		since, other := hung, c.Request((host+1)%3, 0, 0)
+		for c.Now() < hung+6*leaseTime {
+			if (c.Now()-hung)%every == 0 {
+				c.SetK(2 + int((c.Now()-hung)/every)%2)
+			}
+			run(t, c, 10*time.Millisecond)
+			if other.Outcome() == "served" {
+				since, other = c.Now(), c.Request((host+1)%3, 0, 0)
+			}
+			quiet = max(quiet, c.Now()-since)
+			if _, in := c.View().Named(h.Name); !in && out == 0 {
+				out = c.Now() - hung
+			} else if in && out > 0 {
+				t.Fatalf("k set every %v: in again after %v", every, c.Now()-hung)
+			}
+		}
+		t.Logf("k set every %v: out after %v, at most %v without a request of another served", every, out, quiet)
+		if out == 0 || out > leaseTime*6/10 || quiet > leaseTime*17/10 {
+			t.Error("it is out late, or the others are not served")
+		}
+	}
+}

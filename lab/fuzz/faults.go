@@ -213,12 +213,16 @@ func (g *generator) lastWrite(r *rand.Rand) {
 	}
 }
 
-// hang is a disk on which no write ends, for a while or for good.
+// hang is a disk on which no write ends, for a while or for good. One view, or views all the time, come meanwhile.
 func (g *generator) hang() {
 	o := Op{At: g.any(), Kind: OpHang, Host: g.r.IntN(g.Hosts)}
 	g.add(o)
 	g.add(Op{At: g.lasts(o.At), Kind: OpUnhang, Host: o.Host})
 	g.add(Op{At: o.At + g.span(), Kind: OpSetK, K: 1 + g.r.IntN(maxK)})
+	every := time.Duration(50+g.r.IntN(400)) * time.Millisecond
+	for i := range 40 * g.r.IntN(2) {
+		g.add(Op{At: o.At + time.Duration(i)*every, Kind: OpSetK, K: 1 + g.r.IntN(maxK)})
+	}
 }
 
 // restore puts an old copy of a disk back.

@@ -111,7 +111,15 @@ func (c *Core) votes() bool {
 }
 
 // diskHangs reports that a write has been under way for too long to lead.
-func (c *Core) diskHangs() bool { return len(c.writes) > 0 && c.now-c.writes[0].at > c.hangs() }
+func (c *Core) diskHangs() bool { return c.writing() > c.hangs() }
+
+// writing returns for how long the oldest write has been under way; 0: none is.
+func (c *Core) writing() time.Duration {
+	if len(c.writes) == 0 {
+		return 0
+	}
+	return c.now - c.writes[0].at
+}
 
 func (e *election) next(c *Core) time.Duration {
 	switch {

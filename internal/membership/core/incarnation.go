@@ -231,8 +231,8 @@ func (c *Core) askToJoin() {
 	if c.leaving || len(c.peers.conns) == 0 && c.lead != c.id {
 		return
 	}
-	if c.diskHangs() {
-		return // it would follow no view, and the pools would wait for it
+	if c.writing() > c.hangs()/3 {
+		return // it may be out because its disk hangs: it would follow no view, and the pools would wait for it
 	}
 	j := &Join{
 		Join: views.Join{
