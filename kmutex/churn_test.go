@@ -7,6 +7,7 @@ import (
 
 	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/kmutex/invariants"
 )
 
 // This file is the machine's world below its driver, package internal/pool: nodes come,
@@ -488,7 +489,7 @@ func (w *churn) check() error {
 		return nil
 	}
 	v := w.newest()
-	world := kmutex.World{K: v.k, Classes: v.classes, Early: w.early}
+	world := invariants.World{K: v.k, Classes: v.classes, Early: w.early}
 	for _, n := range v.members {
 		p := w.peer(n)
 		world.Nodes = append(world.Nodes, p.state)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/kmutex/invariants"
 )
 
 // This file visits every state that a small pool can reach: every interleaving
@@ -235,7 +236,7 @@ func waitingRequests(s *kmutex.State) []kmutex.Request {
 // check returns the violated invariants. ways are the steps that lead on; a world without any is
 // an end, in which no request may wait.
 func (w *world) check(ways []step) error {
-	view := kmutex.World{
+	view := invariants.World{
 		K: w.scope.k, Classes: w.scope.change().Classes, Tokens: kmutex.NewTokenSet(w.scope.k), Flight: w.flight, Early: w.scope.early, AskPending: slices.Contains(w.asking, true),
 	}
 	for _, s := range w.states {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/kmutex/invariants"
 )
 
 // TestGolden replays the traces in testdata. Rewrite them with
@@ -263,7 +264,7 @@ func inherit(r *kmutex.Report, request kmutex.Request, q kmutex.Token, kind stri
 }
 
 func (g *golden) check(t *testing.T, d *datadriven.TestData) {
-	w := kmutex.World{K: g.k, Early: g.early, AskPending: slices.Contains(g.asking, true)}
+	w := invariants.World{K: g.k, Early: g.early, AskPending: slices.Contains(g.asking, true)}
 	for i, m := range g.machines {
 		if !g.lost[i] {
 			w.Nodes = append(w.Nodes, m.State())

@@ -95,9 +95,6 @@ type SeatState struct {
 	Child Seat
 }
 
-// idle reports whether the seat has a token and no request.
-func (s SeatState) idle() bool { return s.Token != NoToken && s.Request == 0 }
-
 // State returns a copy of the machine's state.
 func (m *Machine) State() State {
 	s := State{

@@ -17,6 +17,7 @@ import (
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/kmutex/invariants"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -325,7 +326,7 @@ func (f *fleet) check() {
 	synctest.Wait()
 	time.Sleep(time.Second) // virtual: ask intervals end
 	synctest.Wait()
-	w := kmutex.World{K: f.view.Pools[0].K, Classes: f.view.ForPool(f.view.Pools[0], 0, 0).Classes, Early: f.view.Pools[0].Binding == admission.BindingEarly}
+	w := invariants.World{K: f.view.Pools[0].K, Classes: f.view.ForPool(f.view.Pools[0], 0, 0).Classes, Early: f.view.Pools[0].Binding == admission.BindingEarly}
 	for _, n := range f.all() {
 		if p := n.pool(testPool); p != nil {
 			p.mu.Lock()

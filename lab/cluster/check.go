@@ -7,6 +7,7 @@ import (
 	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/kmutex/invariants"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 )
 
@@ -29,12 +30,12 @@ func (c *Cluster) formed() error {
 
 // Whole returns the pool over all its gateways, for the invariants of kmutex, if
 // there is such a thing at the moment: all members run in the newest epoch.
-func (c *Cluster) Whole() (*kmutex.World, bool) {
+func (c *Cluster) Whole() (*invariants.World, bool) {
 	v, spec := c.View(), c.Pool()
 	if len(v.Members) == 0 || spec.K == 0 || c.formed() != nil {
 		return nil, false
 	}
-	w := &kmutex.World{K: spec.K, Early: c.cfg.Early}
+	w := &invariants.World{K: spec.K, Early: c.cfg.Early}
 	for _, class := range spec.Classes {
 		w.Classes = append(w.Classes, kmutex.Class{K: class.K, Tokens: class.Tokens})
 	}

@@ -31,6 +31,7 @@ func nameOf(path string) (name string, ours bool) {
 // allowed lists, for each package of the module, the others that it may import.
 var allowed = map[string][]string{
 	"kmutex":                       {},
+	"kmutex/invariants":            {"kmutex"},
 	"internal/admission":           {},
 	"internal/peercall":            {"internal/peercert"},
 	"coordinator":                  {"kmutex"},
@@ -95,7 +96,7 @@ var allowed = map[string][]string{
 	"lab/protocol/static":          {"lab/protocol", "lab/sim"},
 	"lab/rounds":                   {"lab/meter", "lab/network", "lab/protocol", "lab/protocol/quorum", "lab/sim"},
 	"lab/hosts":                    {"internal/membership/core", "internal/membership/views", "kmutex", "lab/sim"},
-	"lab/cluster":                  {"internal/admission", "internal/drift", "internal/pool", "kmutex", "replication", "lab/hosts", "lab/protocol", "lab/protocol/fairk", "lab/sim", "internal/membership/core", "internal/membership/views"},
+	"lab/cluster":                  {"internal/admission", "internal/drift", "internal/pool", "kmutex", "kmutex/invariants", "replication", "lab/hosts", "lab/protocol", "lab/protocol/fairk", "lab/sim", "internal/membership/core", "internal/membership/views"},
 	"lab/fuzz":                     {"lab/cluster", "lab/hosts", "lab/network"},
 	"lab":                          {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/check":                    {"lab", "lab/protocol", "lab/sim", "lab/workload"},

@@ -1,9 +1,13 @@
-package kmutex
+// Package invariants checks what holds in every state that correct nodes of package kmutex can reach: in tests, in
+// the exhaustive search, and in the lab.
+package invariants
 
 import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 // World is one pool over all its nodes at one instant, in one epoch: what the
@@ -12,13 +16,13 @@ import (
 type World struct {
 	K int
 	// Classes of the tokens; nil: all are alike.
-	Classes []Class
+	Classes []kmutex.Class
 	// Tokens are all tokens of the epoch; nil: not known. A Withheld token is at no node,
 	// unless an adopted slot has it.
-	Tokens, Withheld TokenSet
+	Tokens, Withheld kmutex.TokenSet
 
-	Nodes  []State
-	Flight []Envelope
+	Nodes  []kmutex.State
+	Flight []kmutex.Envelope
 	// Early: the binding is early, else late.
 	Early bool
 	// AskPending reports that an ask interval is running somewhere, so that
@@ -69,7 +73,7 @@ func oneBaton(w *World) error {
 		}
 	}
 	for _, e := range w.Flight {
-		if e.Message.Kind == KindBaton {
+		if e.Message.Kind == kmutex.KindBaton {
 			n++
 		}
 	}
@@ -82,7 +86,7 @@ func oneBaton(w *World) error {
 // acyclicParents checks that every chain of parents ends at the last in line or at the
 // origin of a Request message in flight; both have no parent.
 func acyclicParents(w *World) error {
-	parent := make(map[Node]Node, len(w.Nodes))
+	parent := make(map[kmutex.Node]kmutex.Node, len(w.Nodes))
 	roots := 0
 	for _, s := range w.Nodes {
 		parent[s.Self] = s.Parent
@@ -90,9 +94,9 @@ func acyclicParents(w *World) error {
 			roots++
 		}
 	}
-	origins := make(map[Node]bool)
+	origins := make(map[kmutex.Node]bool)
 	for _, e := range w.Flight {
-		if e.Message.Kind == KindRequest {
+		if e.Message.Kind == kmutex.KindRequest {
 			origins[e.Message.Origin] = true
 		}
 	}
@@ -115,11 +119,11 @@ func acyclicParents(w *World) error {
 // batch comes at most once and in its node's order, up to an open batch. The batches that do not
 // come are leaving, and nobody waits there. With no message in flight, no batch is leaving.
 func oneLine(w *World) error {
-	visited := make(map[Place]bool)
-	var starts []Place
+	visited := make(map[kmutex.Place]bool)
+	var starts []kmutex.Place
 	for _, s := range w.Nodes {
 		if s.Baton && len(s.Batches) > 0 {
-			starts = append(starts, Place{Node: s.Self, Batch: s.Batches[0].Number})
+			starts = append(starts, kmutex.Place{Node: s.Self, Batch: s.Batches[0].Number})
 		}
 		for i, b := range s.Batches {
 			if b.Leaves && len(w.Flight) == 0 {
@@ -132,27 +136,27 @@ func oneLine(w *World) error {
 	}
 	for _, e := range w.Flight {
 		switch e.Message.Kind {
-		case KindBaton:
-			starts = append(starts, Place{Node: e.To, Batch: e.Message.Batch})
-		case KindRequest:
-			starts = append(starts, Place{Node: e.Message.Origin, Batch: e.Message.Batch})
+		case kmutex.KindBaton:
+			starts = append(starts, kmutex.Place{Node: e.To, Batch: e.Message.Batch})
+		case kmutex.KindRequest:
+			starts = append(starts, kmutex.Place{Node: e.Message.Origin, Batch: e.Message.Batch})
 		default:
 		}
 	}
 	for _, at := range starts {
-		newest := make(map[Node]uint64)
+		newest := make(map[kmutex.Node]uint64)
 		for !at.IsZero() {
 			b := w.batch(at)
 			if b == nil || visited[at] || newest[at.Node] > at.Batch {
 				return fmt.Errorf("the line leads to batch %d of node %d, which is not there, comes twice or out of order", at.Batch, at.Node)
 			}
 			visited[at], newest[at.Node] = true, at.Batch
-			at = Place{Node: b.Next.Node, Batch: b.Next.Batch}
+			at = kmutex.Place{Node: b.Next.Node, Batch: b.Next.Batch}
 		}
 	}
 	for _, s := range w.Nodes {
 		for _, b := range s.Batches {
-			if !visited[Place{Node: s.Self, Batch: b.Number}] && (!b.Leaves || len(b.Requests) > 0) {
+			if !visited[kmutex.Place{Node: s.Self, Batch: b.Number}] && (!b.Leaves || len(b.Requests) > 0) {
 				return fmt.Errorf("the line does not lead to batch %d of node %d", b.Number, s.Self)
 			}
 		}
@@ -161,7 +165,7 @@ func oneLine(w *World) error {
 }
 
 // batch returns the batch that a place names; nil: there is none.
-func (w *World) batch(at Place) *Batch {
+func (w *World) batch(at kmutex.Place) *kmutex.Batch {
 	for _, s := range w.Nodes {
 		for i := range s.Batches {
 			if s.Self == at.Node && s.Batches[i].Number == at.Batch {
@@ -176,8 +180,8 @@ func (w *World) batch(at Place) *Batch {
 // critical section.
 func onePlace(w *World) error {
 	for _, s := range w.Nodes {
-		seen := make(map[Request]int)
-		count := func(ts ...Request) {
+		seen := make(map[kmutex.Request]int)
+		count := func(ts ...kmutex.Request) {
 			for _, t := range ts {
 				seen[t]++
 			}
@@ -196,10 +200,10 @@ func onePlace(w *World) error {
 				continue
 			}
 			count(seat.Request)
-			running := slices.ContainsFunc(s.Running, func(g Grant) bool {
+			running := slices.ContainsFunc(s.Running, func(g kmutex.Grant) bool {
 				return g.Request == seat.Request && g.Token == seat.Token
 			})
-			if running != (seat.Token != NoToken) {
+			if running != (seat.Token != kmutex.NoToken) {
 				return fmt.Errorf("request %d of node %d and its seat disagree", seat.Request, s.Self)
 			}
 		}
@@ -222,34 +226,34 @@ func disjointQueues(w *World) error {
 	for _, s := range w.Nodes {
 		n += len(s.Seats)
 	}
-	seats := make(map[Seat]SeatState, n)
-	next := make(map[Seat]Seat, n)
-	before := make(map[Seat]int, n)
-	link := func(s, child Seat) {
+	seats := make(map[kmutex.Seat]kmutex.SeatState, n)
+	next := make(map[kmutex.Seat]kmutex.Seat, n)
+	before := make(map[kmutex.Seat]int, n)
+	link := func(s, child kmutex.Seat) {
 		if !child.IsZero() {
 			next[s] = child
 			before[child]++
 		}
 	}
-	var heads []Seat
+	var heads []kmutex.Seat
 	for _, n := range w.Nodes {
 		for _, s := range n.Seats {
-			id := Seat{n.Self, s.Serial}
+			id := kmutex.Seat{Node: n.Self, Serial: s.Serial}
 			seats[id] = s
 			link(id, s.Child)
-			if s.Token != NoToken {
+			if s.Token != kmutex.NoToken {
 				heads = append(heads, id)
 			}
 		}
 	}
 	for _, e := range w.Flight {
 		switch e.Message.Kind {
-		case KindChild:
+		case kmutex.KindChild:
 			if _, twice := next[e.Message.Seat]; twice {
 				return fmt.Errorf("seat %v has two children", e.Message.Seat)
 			}
 			link(e.Message.Seat, e.Message.Child)
-		case KindToken:
+		case kmutex.KindToken:
 			heads = append(heads, e.Message.Seat)
 		default:
 		}
@@ -263,8 +267,8 @@ func disjointQueues(w *World) error {
 }
 
 // walkQueues checks that from k tokens on, the queues reach no seat twice.
-func walkQueues(heads []Seat, next map[Seat]Seat, seats map[Seat]SeatState) error {
-	reached := make(map[Seat]bool, len(seats))
+func walkQueues(heads []kmutex.Seat, next map[kmutex.Seat]kmutex.Seat, seats map[kmutex.Seat]kmutex.SeatState) error {
+	reached := make(map[kmutex.Seat]bool, len(seats))
 	for _, s := range heads {
 		for !s.IsZero() {
 			if reached[s] {
@@ -286,7 +290,7 @@ func noIdleToken(w *World) error {
 	if w.Early || len(w.Flight) > 0 || w.AskPending {
 		return nil
 	}
-	var free TokenSet
+	var free kmutex.TokenSet
 	for _, s := range w.Nodes {
 		if n := len(s.Batches); len(s.Offered) > 0 && (n == 0 || !s.Batches[n-1].Next.IsZero()) {
 			return fmt.Errorf("tokens %v rest at node %d, which is not the last in line", s.Offered, s.Self)
@@ -296,7 +300,7 @@ func noIdleToken(w *World) error {
 		if s.Retrying && len(s.Offered) > 0 {
 			return nil
 		}
-		for _, set := range []TokenSet{s.Free, s.Stock, s.Offered} {
+		for _, set := range []kmutex.TokenSet{s.Free, s.Stock, s.Offered} {
 			free.AddAll(set)
 		}
 		for _, p := range s.Parked {
@@ -310,7 +314,7 @@ func noIdleToken(w *World) error {
 		}
 		for _, s := range w.Nodes {
 			usable := here.Clone()
-			if usable.RemoveAll(s.Barred); len(usable) > 0 && s.waits() {
+			if usable.RemoveAll(s.Barred); len(usable) > 0 && waits(&s) {
 				return fmt.Errorf("tokens %v are free while node %d waits", usable, s.Self)
 			}
 		}
@@ -319,6 +323,6 @@ func noIdleToken(w *World) error {
 }
 
 // waits reports whether a request waits outside the seats.
-func (s *State) waits() bool {
-	return len(s.Pending) > 0 || slices.ContainsFunc(s.Batches, func(b Batch) bool { return len(b.Requests) > 0 })
+func waits(s *kmutex.State) bool {
+	return len(s.Pending) > 0 || slices.ContainsFunc(s.Batches, func(b kmutex.Batch) bool { return len(b.Requests) > 0 })
 }

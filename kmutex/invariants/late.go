@@ -1,6 +1,10 @@
-package kmutex
+package invariants
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kgate/kgate/kmutex"
+)
 
 // This file holds the invariants about tokens that rest away from the baton (late
 // binding).
@@ -11,8 +15,8 @@ func findable(w *World) error {
 	if w.Early {
 		return nil
 	}
-	named := make(map[Node]bool)
-	name := func(ns ...Node) {
+	named := make(map[kmutex.Node]bool)
+	name := func(ns ...kmutex.Node) {
 		for _, n := range ns {
 			named[n] = true
 		}
@@ -29,7 +33,7 @@ func findable(w *World) error {
 	}
 	for _, e := range w.Flight {
 		name(e.Message.Resting...)
-		if e.Message.Kind == KindBaton || e.Message.Kind == KindRecall {
+		if e.Message.Kind == kmutex.KindBaton || e.Message.Kind == kmutex.KindRecall {
 			name(e.To)
 		}
 	}
@@ -55,7 +59,7 @@ func owed(w *World) error {
 	if w.Early {
 		return nil
 	}
-	var holder, home Node
+	var holder, home kmutex.Node
 	var number uint64
 	due := 0
 	for _, s := range w.Nodes {
@@ -65,7 +69,7 @@ func owed(w *World) error {
 		}
 	}
 	for _, e := range w.Flight {
-		if m := e.Message; m.Kind == KindBaton {
+		if m := e.Message; m.Kind == kmutex.KindBaton {
 			holder, number, due = e.To, m.Number, int(m.Want)
 		}
 	}
@@ -84,7 +88,7 @@ func owed(w *World) error {
 		}
 	}
 	for _, e := range w.Flight {
-		if m := e.Message; (m.Kind == KindLocate || m.Kind == KindTokens) && m.Number == number {
+		if m := e.Message; (m.Kind == kmutex.KindLocate || m.Kind == kmutex.KindTokens) && m.Number == number {
 			owed += int(m.Want)
 		}
 	}

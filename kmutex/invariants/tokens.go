@@ -1,8 +1,10 @@
-package kmutex
+package invariants
 
 import (
 	"errors"
 	"fmt"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 // This file holds the invariants about tokens and their serials.
@@ -26,15 +28,15 @@ func safety(w *World) error {
 }
 
 // classes returns the pool's classes; one without a set if all tokens are alike.
-func (w *World) classes() []Class {
+func (w *World) classes() []kmutex.Class {
 	if w.Classes == nil {
-		return []Class{{K: w.K}}
+		return []kmutex.Class{{K: w.K}}
 	}
 	return w.Classes
 }
 
 // of returns the tokens of set that are in class i.
-func (w *World) of(set TokenSet, i int) TokenSet {
+func (w *World) of(set kmutex.TokenSet, i int) kmutex.TokenSet {
 	if w.Classes == nil {
 		return set
 	}
@@ -80,7 +82,7 @@ func conservation(w *World) error {
 // place is where a token is.
 type place struct {
 	what string
-	node Node
+	node kmutex.Node
 }
 
 const running = "running at"
@@ -89,9 +91,9 @@ const running = "running at"
 func (p place) String() string { return fmt.Sprintf("%s %d", p.what, p.node) }
 
 // places tells for each token where it is.
-func (w *World) places() map[Token][]place {
-	places := make(map[Token][]place, w.K)
-	at := func(q Token, what string, node Node) {
+func (w *World) places() map[kmutex.Token][]place {
+	places := make(map[kmutex.Token][]place, w.K)
+	at := func(q kmutex.Token, what string, node kmutex.Node) {
 		places[q] = append(places[q], place{what, node})
 	}
 	for _, s := range w.Nodes {
@@ -116,13 +118,13 @@ func (w *World) places() map[Token][]place {
 			}
 		}
 		for _, seat := range s.Seats {
-			if seat.idle() {
+			if seat.Token != kmutex.NoToken && seat.Request == 0 {
 				at(seat.Token, "idle at", s.Self)
 			}
 		}
 	}
 	for _, e := range w.Flight {
-		if e.Message.Kind == KindToken {
+		if e.Message.Kind == kmutex.KindToken {
 			at(e.Message.Token, "in flight to", e.To)
 		}
 		for _, q := range e.Message.Free.Tokens() {
@@ -143,7 +145,7 @@ func serials(w *World) error {
 		}
 	}
 	for _, e := range w.Flight {
-		if e.Message.Kind == KindToken {
+		if e.Message.Kind == kmutex.KindToken {
 			if err := w.checkLast(e.Message.Token, e.Message.Serial); err != nil {
 				return err
 			}
@@ -153,8 +155,8 @@ func serials(w *World) error {
 }
 
 // checkLast checks the serial of the last grant of q in this epoch.
-func (w *World) checkLast(q Token, last uint64) error {
-	if w.Early && last != 0 && (last-1)%MaxK != uint64(q) {
+func (w *World) checkLast(q kmutex.Token, last uint64) error {
+	if w.Early && last != 0 && (last-1)%kmutex.MaxK != uint64(q) {
 		return fmt.Errorf("token %d has serial %d", q, last)
 	}
 	return nil
