@@ -158,7 +158,10 @@ func (m *Machine) moveOn(set TokenSet, at int) {
 			m.binding.Offer(next, before, set, &m.fx)
 			break
 		}
-		at = m.find(next.Batch)
+		if at = m.find(next.Batch); at < 0 { // this batch has left, and so has that one
+			m.binding.Return(set, &m.fx)
+			break
+		}
 		m.put(at, before)
 		set = m.useUpTo(at, set)
 		passed = append(passed, next.Batch)
