@@ -210,3 +210,45 @@ func TestLineStaysShort(t *testing.T) {
 		})
 	}
 }
+
+// TestBothLeft: two batches of a node have left, and the second knows already. A token that is offered to the
+// first one, late, goes home.
+func TestBothLeft(t *testing.T) {
+	m := kmutex.New(2, new(coordinator.Late))
+	var fx *kmutex.Effects
+	do := func(e kmutex.Event) {
+		t.Helper()
+		var err error
+		if fx, err = m.Step(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive := func(from kmutex.Node, msg kmutex.Message) {
+		t.Helper()
+		msg.Epoch = 1
+		do(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: &msg})
+	}
+	local := func(kind kmutex.EventKind, r kmutex.Request) { t.Helper(); do(kmutex.Event{Kind: kind, Request: r}) }
+
+	do(kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(kmutex.EpochChange{Epoch: 1, K: 1, Home: 1}, 2)})
+	local(kmutex.EventAcquire, 1)
+	receive(3, kmutex.Message{Kind: kmutex.KindRequest, Origin: 3, Batch: 7})
+	local(kmutex.EventAskDue, 0)
+	local(kmutex.EventAcquire, 2)
+	receive(3, kmutex.Message{Kind: kmutex.KindRequest, Origin: 3, Batch: 8}) // the line: 1.1, 2.1, 3.7, 2.2, 3.8
+	receive(1, kmutex.Message{Kind: kmutex.KindOffer, Batch: 1, Origin: 1, Other: 1})
+	receive(3, kmutex.Message{Kind: kmutex.KindSkip, Batch: 1, Number: 7, Origin: 2, Other: 2})
+	for r := range kmutex.Request(2) {
+		local(kmutex.EventCancel, r+1)
+		local(kmutex.EventRetryDue, 0)
+	}
+	receive(4, kmutex.Message{Kind: kmutex.KindOffer, Batch: 2, Origin: 4, Other: 1, Left: 3})
+	receive(4, kmutex.Message{Kind: kmutex.KindOffer, Batch: 2})
+	if batches := m.State().Batches; len(batches) != 1 || !batches[0].Leaves {
+		t.Fatalf("%+v are left", batches)
+	}
+	receive(5, kmutex.Message{Kind: kmutex.KindOffer, Batch: 1, Origin: 5, Other: 1, Free: kmutex.NewTokenSet(1)})
+	if len(fx.Messages) != 1 || fx.Messages[0].To != 1 || fx.Messages[0].Message.Kind != kmutex.KindTokens {
+		t.Errorf("it sends %v", fx.Messages)
+	}
+}
