@@ -273,13 +273,13 @@ func (l *Late) Shed() kmutex.TokenSet {
 // Offer implements [kmutex.Binding].
 func (l *Late) Offer(next, before kmutex.Place, set kmutex.TokenSet, fx *kmutex.Effects) {
 	fx.Send(next.Node, kmutex.Message{
-		Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Origin: before.Node, Other: before.Batch, Left: before.Left, Serial: l.serial,
+		Kind: kmutex.KindOffer, Free: set, Batch: next.Batch, Origin: before.Node, Other: before.Batch, Changes: before.Changes, Serial: l.serial,
 	})
 }
 
 // TakeOffer implements [kmutex.Binding].
 func (l *Late) TakeOffer(m *kmutex.Message) error {
-	if m.Batch == 0 || (m.Origin == 0) != (m.Other == 0) || m.Origin == 0 && len(m.Free) > 0 {
+	if m.Batch == 0 || (m.Origin == 0) != (m.Other == 0) || m.Origin == 0 && (len(m.Free) > 0 || m.Changes > 0) {
 		return errors.New("an offer to nobody, or of nobody")
 	}
 	if err := l.checkTokens(m.Free); err != nil {

@@ -72,9 +72,8 @@ type Place struct {
 	Batch uint64
 	// Seat that the batch's first request has taken (early binding).
 	Seat Seat
-	// Left counts the batches that have left the line between this one and the one that knows it
-	// (late binding).
-	Left uint64
+	// Changes tells how often the batch before the later one of both has changed (late binding).
+	Changes uint64
 }
 
 // IsZero reports whether p is no place.

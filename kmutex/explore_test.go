@@ -537,7 +537,7 @@ func (n *names) appendWhich(b []byte, s *kmutex.State) []byte {
 	}
 	for _, batch := range s.Batches {
 		b = append(b, n.serial[s.Self][batch.Number], n.serial[batch.Next.Node][batch.Next.Batch])
-		b = append(b, byte(n.node[batch.Before.Node]), n.serial[batch.Before.Node][batch.Before.Batch], byte(batch.Before.Left), byte(batch.Next.Left), batch.Stood)
+		b = append(b, byte(n.node[batch.Before.Node]), n.serial[batch.Before.Node][batch.Before.Batch], byte(batch.Before.Changes), byte(batch.Next.Changes), batch.Stood)
 		b = appendBool(b, batch.Leaves)
 	}
 	if n.alike {
@@ -559,7 +559,7 @@ func (n *names) appendPlace(b []byte, e *kmutex.Envelope) []byte {
 	case kmutex.KindBaton:
 		b = append(b, n.serial[e.To][e.Message.Batch])
 	case kmutex.KindOffer, kmutex.KindSkip:
-		b = append(b, n.serial[e.To][e.Message.Batch], n.serial[e.Message.Origin][e.Message.Other], byte(e.Message.Left))
+		b = append(b, n.serial[e.To][e.Message.Batch], n.serial[e.Message.Origin][e.Message.Other], byte(e.Message.Changes))
 		if e.Message.Kind == kmutex.KindSkip {
 			b = append(b, byte(n.node[e.From]), n.serial[e.From][e.Message.Number])
 		}

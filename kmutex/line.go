@@ -124,8 +124,8 @@ func (m *Machine) pump() {
 		m.pending = m.pending[:0]
 		m.serve()
 	case len(m.batches) == 0, !m.asked && m.binding.Asks():
-		// With no batch left in the line there is nothing to spare by waiting:
-		// this ask is paced by the way of the baton itself.
+		// With no batch in the line it asks at once: who comes to an idle gateway is not to wait for
+		// the interval. Where all who come give up soon, this is what most messages are for.
 		m.ask()
 	}
 }

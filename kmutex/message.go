@@ -35,10 +35,10 @@ const (
 	KindTokens
 	// KindOffer, late binding only, carries tokens, or none, along the line to a batch of the
 	// receiver: no batch before it can use them. It sets Free, Batch, Serial, and in Origin and Other
-	// the batch before that one, and Left. If Origin is 0, the receiver's batch is out of the line.
+	// the batch before that one, and Changes. If Origin is 0, the receiver's batch is out of the line.
 	KindOffer
 	// KindSkip, late binding only, tells the node of Batch that nobody waits in the sender's batch
-	// Number, which is behind it, and that batch Other of Origin is behind that. It sets Left, too.
+	// Number, which is behind it, and that batch Other of Origin is behind that. It sets Changes, too.
 	KindSkip
 
 	kindEnd
@@ -74,9 +74,8 @@ type Message struct {
 	// Batch is the number of the asking batch (request), or of the receiver's batch that the
 	// message is for (baton, offer, skip). Other is the number of a batch of Origin.
 	Batch, Other uint64
-	// Left counts the batches that have left between Other and the receiver's batch (offer), or between
-	// the sender's batch and Other (skip).
-	Left uint64
+	// Changes tells how often the batch before the receiver's (offer), or before Other (skip), has changed.
+	Changes uint64
 	// Seat: the first seat of the asking batch (request), the seat that gets a
 	// child (child), the seat the token is for (token, early binding).
 	Seat Seat
@@ -152,9 +151,9 @@ func (m Message) String() string {
 			fmt.Fprintf(&b, " hops=%d", m.Hops)
 		}
 	case KindOffer:
-		fmt.Fprintf(&b, " free=%v batch=%d after=%d.%d left=%d serial=%d", m.Free, m.Batch, m.Origin, m.Other, m.Left, m.Serial)
+		fmt.Fprintf(&b, " free=%v batch=%d after=%d.%d changes=%d serial=%d", m.Free, m.Batch, m.Origin, m.Other, m.Changes, m.Serial)
 	case KindSkip:
-		fmt.Fprintf(&b, " batch=%d leaves=%d next=%d.%d left=%d", m.Batch, m.Number, m.Origin, m.Other, m.Left)
+		fmt.Fprintf(&b, " batch=%d leaves=%d next=%d.%d changes=%d", m.Batch, m.Number, m.Origin, m.Other, m.Changes)
 	default:
 	}
 	return b.String()

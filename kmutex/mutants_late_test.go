@@ -143,7 +143,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "an offer to a batch that the baton has passed is dropped", File: offers,
-			Old: "or is there\n\t\tm.binding.Return(left, &m.fx)\n", New: "or is there\n",
+			Old: "if !known {\n\t\tm.binding.Return(left, &m.fx)\n", New: "if !known {\n",
 			By: "^TestRandomSchedules$", Caught: "invariant 2",
 		},
 		{
@@ -153,7 +153,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a batch believes what comes late, of one that has left", File: offers,
-			Old: "before.Left > b.Before.Left", New: "true",
+			Old: "before.Changes > b.Before.Changes", New: "true",
 			By: "^TestBatchesLeave$", Caught: "does not get out of the line",
 		},
 		{

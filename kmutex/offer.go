@@ -33,17 +33,18 @@ func (m *Machine) waitAgain(t Request) {
 
 // onOffer takes in tokens that no batch ahead of this node's could use.
 func (m *Machine) onOffer(msg *Message) error {
+	left, at := msg.Free, m.find(msg.Batch)
+	known := at > 0 || at == 0 && !m.baton // else the baton has passed that batch, or is there
+	before := Place{Node: msg.Origin, Batch: msg.Other, Changes: msg.Changes}
+	if known && before.IsZero() && !m.batches[at].Leaves {
+		return errors.New("a batch that does not leave is out of the line")
+	}
 	if err := m.binding.TakeOffer(msg); err != nil {
 		return err
 	}
-	left, at := msg.Free, m.find(msg.Batch)
-	if at < 0 || at == 0 && m.baton { // the baton has passed that batch, or is there
+	if !known {
 		m.binding.Return(left, &m.fx)
 		return nil
-	}
-	before := Place{Node: msg.Origin, Batch: msg.Other, Left: msg.Left}
-	if before.IsZero() && !m.batches[at].Leaves {
-		return errors.New("a batch that does not leave is out of the line")
 	}
 	m.put(at, before)
 	if len(left) == 0 {
@@ -61,9 +62,9 @@ func (m *Machine) onOffer(msg *Message) error {
 
 // onSkip has a batch of this node pass by the one behind it, in which nobody waits.
 func (m *Machine) onSkip(from Node, msg *Message) error {
-	next := Place{Node: msg.Origin, Batch: msg.Other, Left: msg.Left}
-	if next.Node == 0 || next.Batch == 0 {
-		return errors.New("a skip to no batch")
+	next := Place{Node: msg.Origin, Batch: msg.Other, Changes: msg.Changes}
+	if msg.Number == 0 || next.Node == 0 || next.Batch == 0 {
+		return errors.New("a skip by no batch, or to none")
 	}
 	at := m.find(msg.Batch)
 	if at < 0 {
@@ -153,16 +154,14 @@ func (m *Machine) moveOn(set TokenSet, at int) {
 			m.retryLater()
 			break
 		}
-		before := m.before(at)
 		if next.Node != m.self {
-			m.binding.Offer(next, before, set, &m.fx)
+			m.binding.Offer(next, m.before(at), set, &m.fx)
 			break
 		}
-		if at = m.find(next.Batch); at < 0 { // this batch has left, and so has that one
+		if at = m.find(next.Batch); at < 0 { // both have left, and the first does not know yet that it is out
 			m.binding.Return(set, &m.fx)
 			break
 		}
-		m.put(at, before)
 		set = m.useUpTo(at, set)
 		passed = append(passed, next.Batch)
 	}
@@ -174,7 +173,7 @@ func (m *Machine) moveOn(set TokenSet, at int) {
 // before returns batch at as the one behind it is to know it.
 func (m *Machine) before(at int) Place {
 	b := &m.batches[at]
-	return Place{Node: m.self, Batch: b.Number, Left: b.Next.Left}
+	return Place{Node: m.self, Batch: b.Number, Changes: b.Next.Changes}
 }
 
 // leave has batch at leave the line, if nobody waits in it, another batch is behind it, and the one before
@@ -192,7 +191,7 @@ func (m *Machine) leave(at int) {
 func (m *Machine) skip(at int) {
 	b := &m.batches[at]
 	if before := b.Before; before.Node != m.self {
-		m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Number: b.Number, Origin: b.Next.Node, Other: b.Next.Batch, Left: b.Next.Left})
+		m.fx.Send(before.Node, Message{Kind: KindSkip, Batch: before.Batch, Number: b.Number, Origin: b.Next.Node, Other: b.Next.Batch, Changes: b.Next.Changes})
 	} else if i := m.find(before.Batch); i >= 0 && !m.batches[i].Leaves {
 		m.passBy(i, b.Next)
 	}
@@ -202,7 +201,7 @@ func (m *Machine) skip(at int) {
 func (m *Machine) passBy(at int, next Place) {
 	b := &m.batches[at]
 	left := b.Next
-	next.Left++
+	next.Changes++
 	b.Next = next
 	m.tell(left, Place{}) // nothing leads to it any more
 	m.tell(next, m.before(at))
@@ -218,13 +217,13 @@ func (m *Machine) tell(to, before Place) {
 }
 
 // put notes which batch is before batch at; or, before is the zero Place, that batch at is out of the line.
-// What a batch said that has left since may come late: fewer had left then.
+// What a batch said that has left since may come late: there had been fewer changes then.
 func (m *Machine) put(at int, before Place) {
 	switch b := &m.batches[at]; {
 	case before.IsZero():
 		b.Before = before
 		m.out = true // others are being looked at by their places
-	case b.Before.IsZero() || before.Left > b.Before.Left:
+	case b.Before.IsZero() || before.Changes > b.Before.Changes:
 		b.Before = before
 		if b.Leaves {
 			m.skip(at)

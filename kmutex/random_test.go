@@ -358,7 +358,7 @@ func TestNonsenseFromPeers(t *testing.T) {
 func nonsense(r *rand.Rand) kmutex.Message {
 	seat := func() kmutex.Seat { return kmutex.Seat{Node: kmutex.Node(r.IntN(5)), Serial: uint64(r.IntN(8))} }
 	m := kmutex.Message{
-		Kind: kmutex.Kind(r.IntN(10)), Epoch: 1, Origin: kmutex.Node(r.IntN(5)), Seat: seat(), Child: seat(),
+		Kind: kmutex.Kind(r.IntN(11)), Epoch: 1, Origin: kmutex.Node(r.IntN(5)), Batch: uint64(r.IntN(4)), Other: uint64(r.IntN(4)), Changes: uint64(r.IntN(3)), Seat: seat(), Child: seat(),
 		Token: kmutex.Token(r.IntN(6) - 2), Number: uint64(r.IntN(6)), Counter: uint32(r.IntN(4)), Serial: uint64(r.IntN(6)),
 		Holder: kmutex.Node(r.IntN(5)), Want: uint32(r.IntN(4)), Hops: uint32(r.IntN(4)),
 	}

@@ -45,14 +45,13 @@ func (p *Pool) Step(now time.Duration, e *kmutex.Event) (*Effects, error) {
 		return &p.fx, errVoid
 	}
 	err := p.step(e)
-	p.awaitOffers(now)
+	p.awaitRetry(now)
 	return &p.fx, err
 }
 
-// awaitOffers sets when tokens that nobody could use are offered again, after an event that
-// needs nothing else of done.
-func (p *Pool) awaitOffers(now time.Duration) {
-	if p.offers {
+// awaitRetry sets when a retry interval ends, after an event that needs nothing else of done.
+func (p *Pool) awaitRetry(now time.Duration) {
+	if p.retries {
 		p.done(now)
 	}
 }
@@ -62,7 +61,7 @@ func (p *Pool) awaitOffers(now time.Duration) {
 func (p *Pool) Bar(now time.Duration, barred kmutex.TokenSet) *Effects {
 	p.fx.reset()
 	p.fx.Err = p.step(&kmutex.Event{Kind: kmutex.EventBar, Barred: barred})
-	p.awaitOffers(now)
+	p.awaitRetry(now)
 	return &p.fx
 }
 
@@ -114,8 +113,8 @@ func (p *Pool) Wake(now time.Duration) *Effects {
 		}
 		p.count(now)
 		p.expire(now)
-		if p.offersAt > 0 && now >= p.offersAt {
-			p.offersAt = 0
+		if p.retryAt > 0 && now >= p.retryAt {
+			p.retryAt = 0
 			_ = p.step(&kmutex.Event{Kind: kmutex.EventRetryDue}) // the machine never refuses it
 		}
 	}
@@ -142,12 +141,12 @@ func (p *Pool) done(now time.Duration) *Effects {
 	}
 	p.pushTickets()
 	p.repair.fire(now, p)
-	if p.offers && p.offersAt == 0 {
-		p.offersAt = now + offerInterval
+	if p.retries && p.retryAt == 0 {
+		p.retryAt = now + retryInterval
 	}
-	p.offers = false
+	p.retries = false
 	next := p.repair.next()
-	for _, at := range []time.Duration{p.nextRetry(), p.expiry, p.audit.due, p.nextExpiry(), p.offersAt} {
+	for _, at := range []time.Duration{p.nextRetry(), p.expiry, p.audit.due, p.nextExpiry(), p.retryAt} {
 		if at > 0 && (next == 0 || at < next) {
 			next = at
 		}

@@ -69,9 +69,9 @@ func (m *Memory) Replicas() *replication.ReplicaSet {
 	return m.replicas
 }
 
-// offerInterval is how long a token that nobody in line could use rests before it is offered
-// again: a gateway that can use it after all gets it within that time.
-const offerInterval = time.Second
+// retryInterval is the machine's retry interval: a token that nobody in line could use is offered again after it,
+// and batches that have stood so long tell who is before whom.
+const retryInterval = time.Second
 
 // maxEarly bounds the messages that wait for a view.
 const maxEarly = 4096
@@ -111,11 +111,10 @@ type Pool struct {
 	// spreadAt is the earliest time of the next epoch that only spreads tokens.
 	spreadAt time.Duration
 	expiry   time.Duration // when the tickets that no gateway knows have run out; 0: never
-	// offers: the machine has tokens that nobody could use; offersAt is when they are offered
-	// again, 0: there are none.
-	offers   bool
-	offersAt time.Duration
-	wakeAt   time.Duration // as the driver has it
+	// retries: the machine has asked for a retry interval; retryAt is when one ends, 0: none is running.
+	retries bool
+	retryAt time.Duration
+	wakeAt  time.Duration // as the driver has it
 }
 
 // New returns a pool that does nothing before its first view.
@@ -184,7 +183,7 @@ func (p *Pool) step(e *kmutex.Event) error {
 		}
 	}
 	p.fx.AskTimer = p.fx.AskTimer || fx.AskTimer
-	p.offers = p.offers || fx.RetryTimer
+	p.retries = p.retries || fx.RetryTimer
 	p.fx.Trace = append(p.fx.Trace, fx.Trace...)
 	return err
 }

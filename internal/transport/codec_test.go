@@ -47,8 +47,8 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindRecall, Epoch: 1, Number: math.MaxUint64, Holder: 5, Want: maxTokens, Resting: make1000()},
 		{Kind: kmutex.KindRequest, Epoch: 1, Origin: 3, Batch: math.MaxUint64},
 		{Kind: kmutex.KindOffer, Epoch: 1},
-		{Kind: kmutex.KindOffer, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Batch: 300, Origin: 2, Other: 301, Left: 3, Serial: math.MaxUint64, Tag: []byte("tag")},
-		{Kind: kmutex.KindSkip, Epoch: 1, Batch: 300, Number: 7, Origin: 2, Other: 301, Left: math.MaxUint64},
+		{Kind: kmutex.KindOffer, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Batch: 300, Origin: 2, Other: 301, Changes: 3, Serial: math.MaxUint64, Tag: []byte("tag")},
+		{Kind: kmutex.KindSkip, Epoch: 1, Batch: 300, Number: 7, Origin: 2, Other: 301, Changes: math.MaxUint64},
 		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(1)},
 		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Number: math.MaxUint64, Want: 7, Hops: 2, Resting: []kmutex.Node{1}, Serial: 300, Tag: []byte("tag")},
 	}
@@ -248,12 +248,12 @@ func drawMessage(t *rapid.T) kmutex.Message {
 	case kmutex.KindOffer:
 		m.Batch, m.Serial = rapid.Uint64().Draw(t, "batch"), rapid.Uint64().Draw(t, "serial")
 		m.Origin, m.Other = node.Draw(t, "origin"), rapid.Uint64().Draw(t, "other")
-		m.Left = rapid.Uint64().Draw(t, "left")
+		m.Changes = rapid.Uint64().Draw(t, "changes")
 		m.Free.Add(kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token")))
 	case kmutex.KindSkip:
 		m.Batch, m.Number = rapid.Uint64().Draw(t, "batch"), rapid.Uint64().Draw(t, "number")
 		m.Origin, m.Other = node.Draw(t, "origin"), rapid.Uint64().Draw(t, "other")
-		m.Left = rapid.Uint64().Draw(t, "left")
+		m.Changes = rapid.Uint64().Draw(t, "changes")
 	}
 	return m
 }

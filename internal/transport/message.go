@@ -141,7 +141,7 @@ func appendFree(dst []byte, s kmutex.TokenSet) []byte {
 func appendOther(dst []byte, m *kmutex.Message) []byte {
 	dst = binary.AppendUvarint(dst, uint64(m.Origin))
 	dst = binary.AppendUvarint(dst, m.Other)
-	return binary.AppendUvarint(dst, m.Left)
+	return binary.AppendUvarint(dst, m.Changes)
 }
 
 func appendDemand(dst []byte, m *kmutex.Message) []byte {
@@ -169,7 +169,7 @@ func (c *cursor) demand(m *kmutex.Message) {
 func (c *cursor) other(m *kmutex.Message) {
 	m.Origin = kmutex.Node(c.Uvarint())
 	m.Other = c.Uvarint()
-	m.Left = c.Uvarint()
+	m.Changes = c.Uvarint()
 }
 
 // fields reads what appendFields wrote.

@@ -6,7 +6,7 @@ import (
 )
 
 // Version of all that gateways say to each other, in the preamble. 7: places in the line
-// say how many batches have left between them.
+// have numbers of changes.
 const Version = 7
 
 // Hello is what each end says first.
