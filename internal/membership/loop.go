@@ -7,6 +7,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/core"
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -124,16 +125,19 @@ func (c *Cluster) keep() {
 	}
 }
 
-// tellMissing tells the core whom this gateway misses, as often as leases are renewed.
+// tellMissing tells the core whom this gateway has missed for long, as often as leases are renewed. Who is missed
+// for a moment may have reported before the core complains of it.
 func (c *Cluster) tellMissing() {
-	now := c.now()
-	if view := c.View(); !c.Standing().Valid(time.Now()) || now-c.missed < view.Terms().Interval() {
+	now, terms := c.now(), c.View().Terms()
+	if !c.Standing().Valid(time.Now()) || now-c.missed < terms.Interval() {
 		return
 	}
 	c.missed = now
 	since := make(map[kmutex.Node]time.Duration)
 	for node, at := range c.config.Missing() {
-		since[node] = now - time.Since(at)
+		if d := time.Since(at); d >= leader.MissingAfter(terms) {
+			since[node] = now - d
+		}
 	}
 	c.step(core.Missing{Since: since})
 }

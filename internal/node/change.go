@@ -12,7 +12,8 @@ import (
 	"github.com/kgate/kgate/proxy"
 )
 
-// SetK changes a pool's k over the whole cluster from was, or from any value if was is 0.
+// SetK changes a pool's k over the whole cluster from was, or from any value if was is 0, and waits for
+// the epoch with it.
 //
 // In a pool with a rate each token carries a part of it. For a larger k all gateways first divide the
 // rate by the new k, and the new tokens come once all do: a lost gateway may use larger parts for as
@@ -34,13 +35,15 @@ func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
 		case err != nil && (!errors.Is(err, membership.ErrConflict) || epoch == 0 || now.K != before.K || was != 0 && was != now.K):
 			return err
 		case err == nil && (epoch == 0 || !known || now.K != before.K):
+			p.awaitEpoch(ctx, pool)
 			return nil
 		}
 	}
 }
 
 // SetUpstreamK changes the k of one upstream of a pool over the whole cluster from was, or from any
-// value if was is 0. It adds an upstream that the pool does not have, unless k is 0.
+// value if was is 0, and waits for the epoch with it. It adds an upstream that the pool does not have, unless
+// k is 0.
 func (p *pools) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
 	cluster := p.peers.cluster
 	if agreed, known := cluster.View().Pool(pool); known {
@@ -48,7 +51,31 @@ func (p *pools) SetUpstreamK(ctx context.Context, pool, upstream string, k, was 
 			return fmt.Errorf("%w: %w", membership.ErrCommand, err)
 		}
 	}
-	return cluster.SetUpstreamK(ctx, pool, upstream, k, was)
+	if err := cluster.SetUpstreamK(ctx, pool, upstream, k, was); err != nil {
+		return err
+	}
+	p.awaitEpoch(ctx, pool)
+	return nil
+}
+
+// awaitEpoch waits until the pool's newest epoch has begun here, for 2 s at most. Until an epoch has begun nobody
+// is admitted: whoever sets k again and again is not to leave the pool no time to serve.
+func (p *pools) awaitEpoch(ctx context.Context, pool string) {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		begun := p.gateway.Begun()
+		spec, _ := p.peers.cluster.View().Pool(pool)
+		if here := p.gateway.Status(pool); here.Name == "" || here.Begun && here.Epoch >= spec.Epoch {
+			return // a witness has no pools
+		}
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // checkUpstream returns an error unless a pool whose upstreams have a k of their own has the upstream,

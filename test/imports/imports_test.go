@@ -43,7 +43,7 @@ var allowed = map[string][]string{
 	"internal/inbound":             {},
 	"internal/transport":           {"internal/peercert", "internal/inbound", "internal/transport/wire", "kmutex", "internal/oncelog"},
 	"internal/transport/wire":      {},
-	"internal/membership":          {"internal/admission", "chordring/serfring", "kmutex", "internal/membership/core", "internal/membership/views", "internal/journal", "internal/oncelog", "internal/transport", "internal/transport/wire"},
+	"internal/membership":          {"internal/admission", "chordring/serfring", "kmutex", "internal/membership/core", "internal/membership/leader", "internal/membership/views", "internal/journal", "internal/oncelog", "internal/transport", "internal/transport/wire"},
 	"internal/membership/core":     {"kmutex", "internal/membership/leader", "internal/membership/lease", "internal/membership/views"},
 	"internal/journal":             {},
 	"internal/journal/journaltest": {"internal/journal"},

@@ -376,3 +376,17 @@ func TestTransportBreaksOff(t *testing.T) {
 		})
 	}
 }
+
+// TestSetKReturns: when k is set, the node admits again, and by the new k.
+func TestSetKReturns(t *testing.T) {
+	nodes := cluster(t, 3, 1)
+	for i := range 30 {
+		n, k := nodes[i%3], 1+i%2*4
+		if err := n.SetK(t.Context(), "p", k); err != nil {
+			t.Fatal(err)
+		}
+		if s := n.Stats("p"); s.K != k || n.NotReady() != "" {
+			t.Fatalf("k %d after it was set to %d; not ready: %q", s.K, k, n.NotReady())
+		}
+	}
+}
