@@ -154,6 +154,7 @@ func BenchmarkThroughput(b *testing.B) {
 		bare,
 		kgate,
 		startProcess(b, "the least on net/http's server", "reverseproxy", floor, "-handler=least", upstream),
+		startProcess(b, "the least on Go's sockets", "reverseproxy", floor, "-handler=sockets", upstream),
 		startProcess(b, "net/http's server answers by itself", "reverseproxy", floor, "-handler=none", upstream),
 		newSystem(b, "three kgates, k never reached", cluster.Options{Name: "wide", K: never, Upstream: upstream}),
 		newSystem(b, "three kgates, k = 8, contended", cluster.Options{Name: "narrow", K: 8, Upstream: upstream}),

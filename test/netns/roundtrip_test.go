@@ -31,7 +31,7 @@ func TestSlowLeader(t *testing.T) {
 	since := time.Now()
 	w.Slow(roles.Leader, time.Second)
 	cluster.Span(t, lease*10/3)
-	w.judge.AwaitInFlight(t, "the leader is slow", time.Now(), k, lease)
+	w.judge.AwaitInFlight(t, "the leader is slow", time.Now(), k, 2*lease)
 	t.Log("roles:", w.describe(roles))
 	timing.Within(t, "no request while the leader is slow", cluster.Gap(w.judge.Since(since), since, time.Now()), 2*lease)
 	if cluster.Soak() {

@@ -10,6 +10,7 @@
 //	least         does the least that can be done on net/http's server: it sends
 //	              a fixed request over a kept connection and copies the answer
 //	none          answers by itself
+//	sockets       is no handler: it does the least that can be done on Go's sockets
 package main
 
 import (
@@ -40,7 +41,7 @@ var heapFloor []byte
 
 func run(log *slog.Logger) error {
 	floor := flag.Int("heap-floor", 0, "MiB of heap that are reserved")
-	name := flag.String("handler", "reverseproxy", "reverseproxy, least or none")
+	name := flag.String("handler", "reverseproxy", "reverseproxy, least, none or sockets")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		return errors.New("usage: reverseproxy [flags] URL")
@@ -59,6 +60,7 @@ func run(log *slog.Logger) error {
 		handler = newLeast(to)
 	case "none":
 		handler = http.HandlerFunc(answer)
+	case "sockets":
 	default:
 		return fmt.Errorf("no handler is called %q", *name)
 	}
@@ -67,6 +69,9 @@ func run(log *slog.Logger) error {
 		return err
 	}
 	log.Info("listening", slog.String("http", l.Addr().String()))
+	if handler == nil {
+		return serveSockets(l, to.Host)
+	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	return server.Serve(l)
 }
