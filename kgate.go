@@ -310,7 +310,7 @@ func (n *Node) SetPeerKey(key []byte) error {
 }
 
 // SetK changes a pool's k in the whole cluster. It tries until ctx ends, and returns when this
-// node has the new k.
+// node admits requests by the new k, or 2 s after the cluster has agreed on it.
 func (n *Node) SetK(ctx context.Context, pool string, k int) error {
 	if err := n.check(ctx); err != nil {
 		return err

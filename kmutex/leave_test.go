@@ -70,7 +70,7 @@ func newTimed(t *testing.T, nodes int, delay func(from, to kmutex.Node) time.Dur
 	change := kmutex.EpochChange{Epoch: 1, K: 1, Home: 1}
 	for n := range kmutex.Node(nodes) {
 		w.machines = append(w.machines, kmutex.New(n+1, new(coordinator.Late)))
-		w.ask += 4 * delay(n+1, n%kmutex.Node(nodes-1)+1) // a gateway asks once in 2 N round trips
+		w.ask += 4 * delay(n+1, (n+1)%kmutex.Node(nodes)+1) // a gateway asks once in 2 N round trips
 	}
 	for n := range kmutex.Node(nodes) {
 		w.step(n+1, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(change, n+1)})

@@ -124,8 +124,8 @@ func (m *Machine) pump() {
 		m.pending = m.pending[:0]
 		m.serve()
 	case len(m.batches) == 0, !m.asked && m.binding.Asks():
-		// With no batch in the line it asks at once: who comes to an idle gateway is not to wait for
-		// the interval. Where all who come give up soon, this is what most messages are for.
+		// A node without a batch in the line asks at once, so that the first request need not wait for the
+		// interval. If all requests give up soon, most messages come from this.
 		m.ask()
 	}
 }

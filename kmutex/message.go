@@ -34,8 +34,8 @@ const (
 	// sets Free, Number, Want, Hops, Resting and Serial.
 	KindTokens
 	// KindOffer, late binding only, carries tokens, or none, along the line to a batch of the
-	// receiver: no batch before it can use them. It sets Free, Batch, Serial, and in Origin and Other
-	// the batch before that one, and Changes. If Origin is 0, the receiver's batch is out of the line.
+	// receiver: no batch before it can use them. It sets Free, Batch, Serial and Changes. Origin and Other
+	// name the batch before the receiver's; if Origin is 0, the receiver's batch is out of the line.
 	KindOffer
 	// KindSkip, late binding only, tells the node of Batch that nobody waits in the sender's batch
 	// Number, which is behind it, and that batch Other of Origin is behind that. It sets Changes, too.

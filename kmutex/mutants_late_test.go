@@ -152,7 +152,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 			By: "^TestRandomSchedules$", Caught: "invariant 5",
 		},
 		{
-			Name: "a batch believes what comes late, of one that has left", File: offers,
+			Name: "a batch believes a message that its sender has left behind", File: offers,
 			Old: "before.Changes > b.Before.Changes", New: "true",
 			By: "^TestBatchesLeave$", Caught: "does not get out of the line",
 		},

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -148,7 +150,7 @@ func TestLeaderWithTwoBrokenLinks(t *testing.T) {
 // complaints, though it renews.
 func TestMissed(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		gateways, old := missed(t, time.Second, config{stays: true})
+		gateways, old := missed(t, time.Second, func() time.Duration { return time.Second }, config{stays: true})
 		took := suspended(t, gateways, old)
 		t.Logf("suspended after %v", took)
 		if bound := gateways[0].View().Lease/2 + time.Second; took > bound {
@@ -161,7 +163,7 @@ func TestMissed(t *testing.T) {
 // back before it does, and before its lease has run out.
 func TestKeptOutOwesNothing(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		gateways, old := missed(t, 6*time.Second, config{})
+		gateways, old := missed(t, 6*time.Second, func() time.Duration { return time.Second }, config{})
 		began := time.Now()
 		suspended(t, gateways, old)
 		until(t, "nothing is owed", func() bool { return len(poolOf(t, gateways[0], "p").Owed) == 0 })
@@ -174,23 +176,40 @@ func TestKeptOutOwesNothing(t *testing.T) {
 	})
 }
 
+// TestReportsInTime: whenever a home looks, it has waited for a report nearly as long as it must to complain, and
+// its renewal goes out a little later. Nobody is suspended: by then the report may have come.
+func TestReportsInTime(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		const lasts = time.Second
+		gateways, stood := missed(t, lasts, func() time.Duration {
+			time.Sleep(2 * time.Millisecond)
+			return leader.MissingAfter(lease.Terms{Lease: lasts}) - time.Millisecond
+		}, config{})
+		time.Sleep(10 * lasts)
+		if m, in := gateways[0].View().Named("missed"); !in || m.Node != stood.Node {
+			t.Errorf("it was suspended; now it is %+v, in the view: %t", m, in)
+		}
+	})
+}
+
 // missed starts three gateways and one whose report does not reach the home of pool p,
-// which begins an epoch.
-func missed(t *testing.T, lease time.Duration, conf config) (others []*gateway, stood Standing) {
+// which begins an epoch. The home has waited for it for so long, whenever it looks.
+func missed(t *testing.T, lasts time.Duration, waited func() time.Duration, conf config) (others []*gateway, stood Standing) {
 	t.Helper()
 	n := network{missing: func(g *gateway) map[kmutex.Node]time.Time {
 		if p, ok := g.View().Pool("p"); ok {
 			if self, in := g.Self(); in && p.Home == self {
 				for _, m := range g.View().Members {
 					if m.Name == "missed" && uint64(m.Node) <= p.Began {
-						return map[kmutex.Node]time.Time{m.Node: time.Now().Add(-time.Second)}
+						d := waited()
+						return map[kmutex.Node]time.Time{m.Node: time.Now().Add(-d)}
 					}
 				}
 			}
 		}
 		return nil
 	}}
-	others = n.leased(t, lease, nil)
+	others = n.leased(t, lasts, nil)
 	settle(t, others)
 	define(t, others[0], "p", 3)
 	// It comes into the epoch by the next one.

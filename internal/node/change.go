@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/proxy"
 )
@@ -67,8 +68,9 @@ func (p *pools) awaitEpoch(ctx context.Context, pool string) {
 	for {
 		begun := p.gateway.Begun()
 		spec, _ := p.peers.cluster.View().Pool(pool)
-		if here := p.gateway.Status(pool); here.Name == "" || here.Begun && here.Epoch >= spec.Epoch {
-			return // a witness has no pools
+		here := p.gateway.Status(pool)
+		if witness := here.Name == ""; witness || hasBegun(&here, &spec) {
+			return
 		}
 		select {
 		case <-begun:
@@ -125,7 +127,7 @@ func (p *pools) settled(ctx context.Context, pool string) (uint64, error) {
 		spec, known := view.Pool(pool)
 		here := p.gateway.Status(pool)
 		leased := slices.ContainsFunc(view.Lost, func(l membership.Lost) bool { return l.Leased })
-		if !known || here.Begun && here.Epoch >= spec.Epoch && !leased {
+		if !known || hasBegun(&here, &spec) && !leased {
 			return spec.Epoch, nil
 		}
 		select {
@@ -134,4 +136,9 @@ func (p *pools) settled(ctx context.Context, pool string) (uint64, error) {
 			return 0, ctx.Err()
 		}
 	}
+}
+
+// hasBegun reports whether the pool's agreed epoch has begun here.
+func hasBegun(here *gateway.PoolStatus, agreed *membership.Pool) bool {
+	return here.Begun && here.Epoch >= agreed.Epoch
 }

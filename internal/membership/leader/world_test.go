@@ -26,8 +26,9 @@ type world struct {
 	now     time.Duration
 	view    View
 	tags    uint64
-	// quiet members do not renew. known tells the views of those that do not know the newest.
-	quiet   map[kmutex.Node]bool
+	// quiet members do not renew.
+	quiet map[kmutex.Node]bool
+	// known returns the number of the view that a member knows, if that is not the newest.
 	known   map[kmutex.Node]func() uint64
 	reports map[kmutex.Node]Report
 	// often: a view comes so often.
