@@ -366,10 +366,11 @@ func TestUpstreamEndsAndTakesNothing(t *testing.T) {
 			j := &joint{tunnel: tunnel, hold: h, rest: rest}
 			j.reset = func() { _, _ = near.SetLinger(0), near.Close() }
 			j.lead(near, nil, nil)
+			said := make([]byte, c.size) // which takes a while on a busy machine, and a client that is silent for long has ended
 			ended := make(chan struct{})
 			go func() { defer close(ended); j.run() }()
 			go func() {
-				_, _ = far.Write(make([]byte, c.size))
+				_, _ = far.Write(said)
 				if !c.stays {
 					_ = far.CloseWrite()
 				}
@@ -412,9 +413,10 @@ func TestSlowUpstreamIsNotIdle(t *testing.T) {
 	g := newGateway(t, 1, nil, func(c *Config) {
 		c.Pools[0].Upstreams, c.Pools[0].HoldIdle = []*url.URL{up.url}, idle
 	})
+	body := bytes.Repeat([]byte("x"), 32<<20)
 	c := g.dial()
 	c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 33554432\r\n\r\n")
-	go func() { _, _ = c.Write(bytes.Repeat([]byte("x"), 32<<20)) }()
+	go func() { _, _ = c.Write(body) }()
 	if rec := g.records.next(t); rec.Hold < 5*idle/2 {
 		t.Errorf("record %+v", rec)
 	}
@@ -436,8 +438,9 @@ func TestTCPSlowUpstreamIsNotIdle(t *testing.T) {
 	const idle = 3 * time.Second
 	up := newTCPUpstream(t, func(c *net.TCPConn) { readSlowly(c, 3*idle) })
 	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
+	said := bytes.Repeat([]byte("x"), 32<<20)
 	c := g.dial()
-	go func() { _, _ = c.Write(bytes.Repeat([]byte("x"), 32<<20)) }()
+	go func() { _, _ = c.Write(said) }()
 	if rec := g.records.next(t); rec.Hold < 5*idle/2 {
 		t.Errorf("record %+v", rec)
 	}

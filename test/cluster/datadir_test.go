@@ -227,14 +227,16 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.fill(t)
-	for n := range 51 { // each is agreed, and written down, by all; a page of the file takes some
+	for n := 0; n < 51 && !g.ended(); n++ { // each is agreed, and written down, by all; a page of the file takes some
 		setK(t, c.Gateways[0], PoolName, k+n%2)
 	}
 	code, err := g.Wait(patience)
 	if err != nil || code != 1 || !strings.Contains(g.Log.Tail(20), "disk is full") {
 		t.Errorf("exit code %d, %v; it should end and say that its disk is full:\n%s", code, err, g.Log.Tail(5))
 	}
-	if err := c.AwaitWhole(ctx); err != nil {
+	whole, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.AwaitWhole(whole); err != nil {
 		t.Error(err)
 	}
 	c.Gateways = c.Gateways[:2]
