@@ -29,6 +29,8 @@ type client struct {
 	request []byte // the same every time
 	conn    net.Conn
 	answers *bufio.Reader
+	due     time.Time       // the next request, if it has a time
+	every   time.Duration   // from one to the next; 0: each follows the answer to the last one
 	waits   []time.Duration // access times of answers with status 2xx
 	failed  map[int]int     // the other answers by status; status 0 is no answer
 }
@@ -39,7 +41,7 @@ type client struct {
 func (c *client) loop(ctx context.Context, w *window) {
 	defer c.disconnect()
 	for !w.closed.Load() {
-		sent := time.Now()
+		sent := c.start()
 		status, held, err := c.ask(ctx)
 		wait := max(time.Since(sent)-held, 0)
 		if ctx.Err() != nil {
@@ -60,6 +62,18 @@ func (c *client) loop(ctx context.Context, w *window) {
 			time.Sleep(failurePause)
 		}
 	}
+}
+
+// start waits until the next request is due, and returns when that was: one that begins late, as the
+// last answer was late, has waited since then.
+func (c *client) start() time.Time {
+	if c.every == 0 {
+		return time.Now()
+	}
+	due := c.due
+	time.Sleep(time.Until(due))
+	c.due = due.Add(c.every)
+	return due
 }
 
 // ask sends the request, and returns the answer's status and how long the upstream held it.

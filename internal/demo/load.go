@@ -20,6 +20,9 @@ type Target struct {
 	URL string
 	// Clients, each with a connection of its own.
 	Clients int
+	// Rate is how many requests they send per second, evenly spread, whether answers come or not;
+	// 0: each asks again when it has an answer.
+	Rate float64
 }
 
 // LoadConfig of a Run.
@@ -79,8 +82,13 @@ func Run(ctx context.Context, cfg LoadConfig) (*Result, error) {
 			return nil, fmt.Errorf("demo: target %q: %w", t.URL, err)
 		}
 		addr := net.JoinHostPort(req.URL.Hostname(), cmp.Or(req.URL.Port(), "80"))
-		for range t.Clients {
-			groups[i] = append(groups[i], &client{addr: addr, request: raw.Bytes(), failed: make(map[int]int)})
+		for n := range t.Clients {
+			c := &client{addr: addr, request: raw.Bytes(), failed: make(map[int]int)}
+			if t.Rate > 0 {
+				c.every = time.Duration(float64(t.Clients) / t.Rate * float64(time.Second))
+				c.due = time.Now().Add(c.every * time.Duration(n) / time.Duration(t.Clients))
+			}
+			groups[i] = append(groups[i], c)
 		}
 		all = append(all, groups[i]...)
 	}

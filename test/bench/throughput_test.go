@@ -79,14 +79,20 @@ func (s *system) round(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if r.Overall.Errors > 0 {
-		b.Errorf("%s: failed by status: %v", s.name, r.Overall.Failed)
-	}
-	s.perSecond = append(s.perSecond, r.Overall.PerSecond)
-	s.p50 = append(s.p50, millis(r.Overall.P50))
-	s.p99 = append(s.p99, millis(r.Overall.P99))
+	s.note(b, r.Overall)
 	s.cpu = append(s.cpu, float64(used.Microseconds())/(r.Overall.PerSecond*window.Seconds()))
 	s.count(s.metrics(b).Since(before))
+}
+
+// note takes in what the clients of a round saw.
+func (s *system) note(b *testing.B, r demo.Summary) {
+	b.Helper()
+	if r.Errors > 0 {
+		b.Errorf("%s: failed by status: %v", s.name, r.Failed)
+	}
+	s.perSecond = append(s.perSecond, r.PerSecond)
+	s.p50 = append(s.p50, millis(r.P50))
+	s.p99 = append(s.p99, millis(r.P99))
 }
 
 // processorTime returns how much the system's process has used so far.

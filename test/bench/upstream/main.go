@@ -1,5 +1,5 @@
 // Command upstream answers every request at once with 1 KiB, those for /large with
-// 64 MiB, and those for /wait when the client has left. Its profiles are at
+// 512 MiB, and those for /wait when the client has left. Its profiles are at
 // /debug/pprof/. On another port it sends every byte back. It logs the addresses it listens
 // on, in JSON, and runs until it is ended.
 package main
@@ -67,7 +67,7 @@ func sendBack(l net.Listener) {
 }
 
 func large(w http.ResponseWriter) {
-	const size = 64 << 20
+	const size = 512 << 20
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(size))
 	piece := make([]byte, 64<<10)
