@@ -26,7 +26,7 @@ type conn struct {
 	trip  time.Duration
 	// answered is when it took in something of this leader's last, or the connection began.
 	answered time.Duration
-	beat  time.Duration // when a process without a vote was sent a heartbeat
+	beat     time.Duration // when a process without a vote was sent a heartbeat
 }
 
 // probe is what is known of a gateway without a connection.
