@@ -97,3 +97,22 @@ func TestWhoLeavesComplainsOfNobody(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Who asks to be let in believes what was said last of who leads, however many have said something else before.
+func TestNewestWordOfTheLeader(t *testing.T) {
+	c, err := New(Config{Stored: NewStored(7, "a"), Name: "a", Boot: "x", Lease: time.Second}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := ID(1); id <= 5; id++ {
+		c.peers.conns[id] = &conn{hello: &Hello{Cluster: "c", Leader: 5}, heard: time.Second}
+	}
+	c.peers.conns[5] = &conn{hello: &Hello{Cluster: "c", Leader: 4}, heard: 2 * time.Second}
+	asked := make(map[ID]int)
+	for range 100 {
+		asked[c.knownLeader()]++
+	}
+	if asked[4] < 60 || len(asked) != 5 {
+		t.Errorf("asked how often: %v", asked)
+	}
+}

@@ -515,6 +515,62 @@ func TestHearsThatItsVoteIsTaken(t *testing.T) {
 	}
 }
 
+// One of three is cut off and the connections to it still stand when another one leaves: the vote of the one that
+// nobody hears is taken first, so that the last goes on alone. When it is back it votes again.
+func TestOneIsCutOffAndAnotherLeaves(t *testing.T) {
+	for seed := range uint64(30) {
+		w := started(t, seed, 3, 3*time.Second)
+		w.until(20*time.Second, func() bool { return len(w.hosts[0].Core.Voters()) == 3 })
+		stays := w.Leader()
+		leaves := w.other(stays)
+		cut := w.hosts[3-stays.Index-leaves.Index]
+		apart(cut, stays, w.Cut)
+		apart(cut, leaves, w.Cut)
+		w.run(w.lease/2 + w.random(w.lease/4))
+		leaves.Step(core.Leave{})
+		w.until(w.lease/2, func() bool { return leaves.Left })
+		w.run(2 * w.lease)
+		if !w.whole(stays) {
+			t.Fatalf("seed %d: the last one does not go on%s", seed, w.state())
+		}
+		apart(cut, stays, w.Heal)
+		apart(cut, leaves, w.Heal)
+		leaves.Start()
+		w.until(2*w.lease, func() bool { return w.whole(w.hosts...) && len(stays.Core.Voters()) == 3 })
+	}
+}
+
+// Who serves and is well keeps its vote: nobody else's trouble, and no lapse of its lease, takes it.
+func TestWhoAnswersKeepsItsVote(t *testing.T) {
+	for n := 3; n <= 5; n += 2 {
+		for what, harm := range map[string]func(w *world, l, o, x *hosts.Host){
+			"a link between two others": func(w *world, _, o, x *hosts.Host) { apart(o, x, w.Cut) },
+			"a lease lapses":            func(w *world, _, o, _ *hosts.Host) { o.Pause(); w.after(w.lease*11/10, o.Resume) },
+			"a disk is slow":            func(w *world, _, o, _ *hosts.Host) { o.Write = w.lease / 4 },
+			"the leader stalls":         func(w *world, l, _, _ *hosts.Host) { l.Pause(); w.after(w.lease/5, l.Resume) },
+		} {
+			for seed := range uint64(5) {
+				w := started(t, seed, n, time.Second)
+				w.until(20*time.Second, func() bool { return len(w.hosts[0].Core.Voters()) == n })
+				w.define()
+				w.keepProposing(w.lease / 8)
+				l := w.Leader()
+				o := w.other(l)
+				x := o
+				for x == o {
+					x = w.other(l)
+				}
+				harm(w, l, o, x)
+				for end := w.Now() + 5*w.lease; w.step(end); {
+					if h := w.Leader(); h != nil && len(h.Core.Voters()) != n {
+						t.Fatalf("%s, %d gateways, seed %d: %d votes%s", what, n, seed, len(h.Core.Voters()), w.state())
+					}
+				}
+			}
+		}
+	}
+}
+
 // A member that is none of raft's servers any more, since it came back while it was taken off them, sees no views: it is
 // suspended, and comes back as both.
 func TestMemberWithoutServer(t *testing.T) {

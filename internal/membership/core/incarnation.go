@@ -251,22 +251,23 @@ func (c *Core) askToJoin() {
 	c.send(to, Message{Join: j})
 }
 
-// knownLeader returns the process that others say leads; any of them if none says so.
+// knownLeader returns the process that leads as others have said last; sometimes, and if none says so, any of them.
 func (c *Core) knownLeader() ID {
-	ids := sortedKeys(c.peers.conns)
 	var in []ID
-	for _, id := range ids {
-		h := c.peers.conns[id].hello
-		if h == nil || h.Cluster == "" {
+	var leads ID
+	said := never
+	for _, id := range sortedKeys(c.peers.conns) {
+		p := c.peers.conns[id]
+		if p.hello == nil || p.hello.Cluster == "" {
 			continue
 		}
 		in = append(in, id)
-		if h.Leader != 0 && c.peers.conns[h.Leader] != nil && c.rand.IntN(4) > 0 {
-			return h.Leader
+		if to := p.hello.Leader; to != 0 && c.peers.conns[to] != nil && p.heard > said {
+			leads, said = to, p.heard
 		}
 	}
-	if len(in) == 0 {
-		return 0
+	if leads != 0 && c.rand.IntN(4) > 0 || len(in) == 0 {
+		return leads
 	}
 	return in[c.rand.IntN(len(in))]
 }

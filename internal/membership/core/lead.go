@@ -13,7 +13,8 @@ import (
 
 // leadership is one term in which this process leads.
 type leadership struct {
-	term uint64
+	term    uint64
+	elected time.Duration
 	// grantor and rules are nil until all is applied that the leaders before have
 	// committed.
 	grantor *lease.Grantor
@@ -43,7 +44,7 @@ type leadership struct {
 
 func (c *Core) beginLead() {
 	c.l = &leadership{
-		term: c.Term(), joining: make(map[string]time.Duration),
+		term: c.Term(), elected: c.now, joining: make(map[string]time.Duration),
 		tickAt: c.now + c.tick(), judgeAt: c.now, lookAt: c.now, dead: make(map[ID]time.Duration), away: make(map[ID]time.Duration),
 		began: -time.Hour, entries: make(map[[entryHeader]byte]time.Duration), done: make(map[[entryHeader]byte]time.Duration),
 		out: make(map[string]time.Duration),

@@ -46,6 +46,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not in order", By: "^TestHearsThatItsVoteIsTaken$",
 		},
 		{
+			Name: "whoever has a connection is alive", File: "voters.go",
+			Old:    "p != nil && c.now-max(p.answered, c.l.elected) < c.lease()/3",
+			New:    "p != nil",
+			Caught: "not in order|does not go on", By: "^TestOneIsCutOffAndAnotherLeaves$",
+		},
+		{
 			Name: "the only voter leaves and does not stand", File: "election.go",
 			Old:    "return max(c.election.at, c.orphan+c.pacing()/2)",
 			New:    "return c.now + lookAgain",

@@ -24,7 +24,9 @@ type conn struct {
 	hello *Hello        // nil: none yet
 	heard time.Duration // when it came
 	trip  time.Duration
-	beat  time.Duration // when a process without a vote was sent a heartbeat
+	// answered is when it took in something of this leader's last, or the connection began.
+	answered time.Duration
+	beat     time.Duration // when a process without a vote was sent a heartbeat
 }
 
 // probe is what is known of a gateway without a connection.
@@ -46,7 +48,7 @@ func (c *Core) connected(e Connected) {
 	if c.l != nil {
 		c.l.forgetDone(e.To)
 	}
-	c.peers.conns[e.To] = &conn{name: e.Name}
+	c.peers.conns[e.To] = &conn{name: e.Name, answered: c.now}
 	delete(c.peers.probes, e.Name)
 	c.sayHello(e.To)
 }

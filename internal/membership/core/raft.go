@@ -117,6 +117,10 @@ func (c *Core) receiveRaft(from ID, said *Hello, m *pb.Message) {
 		if m.GetTerm() >= term {
 			c.election.heard = c.now
 		}
+	case pb.MsgAppResp, pb.MsgHeartbeatResp:
+		if p := c.peers.conns[from]; p != nil {
+			p.answered = c.now
+		}
 	default:
 	}
 }

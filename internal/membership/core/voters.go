@@ -24,27 +24,33 @@ func (c *Core) assess() []leader.Server {
 		_, named := view.Named(s.Name)
 		g, seen := c.peers.seen(s.Name)
 		conn := c.peers.conns[s.ID]
-		here := s.ID == c.id || conn != nil
 		now := leader.Server{ID: serverText(s.ID), Voter: slices.Contains(c.conf.GetVoters(), uint64(s.ID)), Leader: s.ID == c.id}
 		if in {
 			now.Node = m.Node
 			delete(l.away, s.ID)
 		}
-		now.Alive = here
+		now.Alive = c.takesPart(s.ID)
 		if now.Alive {
 			delete(l.dead, s.ID)
 		}
 		if !in && !named {
 			// One that has left stays until its vote is taken away.
 			stopped := conn != nil && conn.hello != nil && (conn.hello.Leaving || view.LostBoot(s.Name, conn.hello.Boot) && !view.Awaits(s.Name))
-			now.Left = stopped || !here && (seen && g.Left || !view.Awaits(s.Name))
-			now.Pending = here && !stopped
+			now.Left = stopped || !now.Alive && (seen && g.Left || !view.Awaits(s.Name))
+			now.Pending = now.Alive && !stopped
 		}
 		now.Away = !in && !named && !now.Left && (view.Awaits(s.Name) || now.Pending) && !since(l.away, s.ID, c.now, leader.AwayFor)
-		now.Failed = !now.Leader && (!in && named || !here && since(l.dead, s.ID, c.now, c.cfg.SwapAfter))
+		now.Failed = !now.Leader && (!in && named || !now.Alive && since(l.dead, s.ID, c.now, c.cfg.SwapAfter))
 		out = append(out, now)
 	}
 	return out
+}
+
+// takesPart reports, at a leader, that a server answers it. A connection alone says nothing: it takes longer to notice
+// that a host is gone, or that nothing passes one way. What a new leader has not asked yet counts as answered.
+func (c *Core) takesPart(id ID) bool {
+	p := c.peers.conns[id]
+	return id == c.id || p != nil && c.now-max(p.answered, c.l.elected) < c.lease()/3
 }
 
 // since notes a time, and reports whether it is longer ago than d.

@@ -39,7 +39,7 @@ type Server struct {
 	Leader bool
 	// Node is its member's in the view; 0: not (or no longer) a member.
 	Node kmutex.Node
-	// Alive: nobody suspects it at the moment.
+	// Alive: it answers the leader, so it can take part in a change.
 	Alive bool
 	// Failed: it has not been alive for [SwapAfter], or has a successor of the same name.
 	Failed bool

@@ -82,6 +82,7 @@ func TestNextStep(t *testing.T) {
 		{"A* Bx C=!", "remove c"},     // b leaves while c is lost: without c's vote a could not go on
 		{"A* Bx c=!", "demote b"},     //
 		{"A* Bx C~", "demote c"},      //
+		{"A* Bx C-", "demote c"},      //
 
 		// Three votes stay three, however long one of them is lost.
 		{"A* B C=!", ""},
