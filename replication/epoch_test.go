@@ -189,3 +189,14 @@ func TestHandOverInTheEpoch(t *testing.T) {
 		t.Errorf("the older ticket is not first in line: %+v", a.Install)
 	}
 }
+
+// What is learned changes no set of who tells it: it may be an epoch's withheld tokens.
+func TestUnknownKeepsItsHandsOff(t *testing.T) {
+	var u Unknown
+	told := kmutex.NewTokenSet(2)
+	u.Learn(Unknown{9: {Bounded: true, Tokens: kmutex.NewTokenSet(1)}}, 0)
+	u.Learn(Unknown{9: {Bounded: true, Tokens: told}}, 0)
+	if told.Len() != 2 || u[9].Tokens.Len() != 1 {
+		t.Errorf("told %v, remembered %v", told, u[9].Tokens)
+	}
+}
