@@ -19,23 +19,15 @@ type EpochReport struct {
 	kmutex.Report
 	// Left is the gateway's knowledge of lost gateways' tickets; nil in pools without tickets.
 	Left *Report `json:",omitempty"`
-	// Unknown holds the lost gateways whose tickets no living gateway knows, and for how long
-	// this gateway has known that.
-	Unknown map[kmutex.Node]time.Duration `json:",omitempty"`
-	// Claimed are the tokens that unknown tickets may have; no entry: not known.
-	Claimed map[kmutex.Node]kmutex.TokenSet `json:",omitempty"`
+	// Bounds is what this gateway remembers of tickets that nobody knew.
+	Bounds Unknown `json:",omitempty"`
 }
 
 // Validate returns what is wrong with the part of r about tickets. [kmutex.PlanEpoch] checks the
 // rest.
 func (r *EpochReport) Validate() error {
-	if err := validateAges(r.Unknown); err != nil {
+	if err := r.Bounds.Validate(); err != nil {
 		return err
-	}
-	for n, tokens := range r.Claimed {
-		if _, unknown := r.Unknown[n]; !unknown || !tokens.Below(kmutex.MaxK) {
-			return fmt.Errorf("%w: node %d, not unknown, or tokens that no pool has: %v", errInvalid, n, tokens)
-		}
 	}
 	switch {
 	case r.Left == nil:
@@ -54,11 +46,8 @@ type EpochAnswer struct {
 	HandOvers []HandOver `json:",omitempty"`
 	// Settled are lost gateways whose replicas are no longer needed.
 	Settled []kmutex.Node `json:",omitempty"`
-	// Unknown are lost gateways whose tickets no living gateway knows. Every gateway remembers
-	// since when, and which tokens the tickets may have: it may be home next. Ages holds the
-	// longest time that any gateway has known that.
-	Unknown []kmutex.Node                 `json:",omitempty"`
-	Ages    map[kmutex.Node]time.Duration `json:",omitempty"`
+	// Bounds is what is certain of the tickets that no living gateway knows.
+	Bounds Unknown `json:",omitempty"`
 }
 
 // Validate returns what is wrong with the part of a about tickets. The machine checks the install.
@@ -75,16 +64,7 @@ func (a *EpochAnswer) Validate() error {
 			return fmt.Errorf("%w: %d records with %d numbers from node %d", errInvalid, len(h.Records), len(h.Tickets), h.Owner)
 		}
 	}
-	return validateAges(a.Ages)
-}
-
-func validateAges(ages map[kmutex.Node]time.Duration) error {
-	for n, age := range ages {
-		if n == 0 || age < 0 {
-			return fmt.Errorf("%w: node %d is unknown for %v", errInvalid, n, age)
-		}
-	}
-	return nil
+	return a.Bounds.Validate()
 }
 
 // EpochChange plans one epoch of a pool, at its home: it waits for the
@@ -95,6 +75,7 @@ type EpochChange struct {
 	lost      []Lost
 	unknown   time.Duration // after which unknown tickets have expired
 	handOvers Plan
+	bounds    Unknown // first all that is reported, then those of the plan
 	doubled   []kmutex.Token
 	awaited   map[kmutex.Node]bool
 	reports   []EpochReport
@@ -133,6 +114,7 @@ func (e *EpochChange) Admit(r EpochReport) error {
 	}
 	delete(e.awaited, r.Node)
 	e.reports = append(e.reports, r)
+	e.bounds.Learn(r.Bounds, 0)
 	if len(e.awaited) > 0 {
 		return nil
 	}
@@ -141,19 +123,17 @@ func (e *EpochChange) Admit(r EpochReport) error {
 
 // Unknown returns the lost gateways whose tickets no living gateway knows. The tokens that the
 // tickets may have are withheld until their slots have run out.
-func (e *EpochChange) Unknown() []kmutex.Node { return e.handOvers.Unknown }
+func (e *EpochChange) Unknown() Unknown { return e.bounds }
 
 func (e *EpochChange) plan() error {
 	change := e.change
 	handOvers := e.planHandOvers()
-	ages := make(map[kmutex.Node]time.Duration, len(e.handOvers.Unknown))
+	bounds := make(Unknown, len(e.handOvers.Unknown))
 	for _, n := range e.handOvers.Unknown {
-		for i := range e.reports {
-			ages[n] = max(ages[n], e.reports[i].Unknown[n])
-		}
-		tokens, bounded := claimed(n, e.reports)
-		change.Owed = change.Owed || !bounded
-		change.Claimed.AddAll(tokens)
+		b := e.bounds[n]
+		bounds[n] = b
+		change.Owed = change.Owed || !b.Bounded
+		change.Claimed.AddAll(b.Tokens)
 	}
 	plain := make([]kmutex.Report, len(e.reports))
 	for i := range e.reports {
@@ -167,10 +147,16 @@ func (e *EpochChange) plan() error {
 	if err != nil {
 		return err
 	}
+	if installs[0].Tokens != nil { // else the epoch's tokens are not known
+		for n, b := range bounds {
+			bounds[n] = b.and(Bound{Bounded: true, Tokens: installs[0].Withheld})
+		}
+	}
+	e.bounds = bounds
 	e.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
 	for i, in := range installs {
 		n := e.reports[i].Node
-		e.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: e.handOvers.Settled, Unknown: e.handOvers.Unknown, Ages: ages}
+		e.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: e.handOvers.Settled, Bounds: bounds}
 	}
 	return nil
 }
@@ -224,10 +210,9 @@ func (e *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
 		if r.Left != nil {
 			left = append(left, *r.Left)
 		}
-		for i := range e.lost {
-			l := &e.lost[i]
-			l.Over = l.Over || r.Unknown[l.Node] >= e.unknown
-		}
+	}
+	for i := range e.lost {
+		e.lost[i].Over = e.bounds[e.lost[i].Node].Since <= -e.unknown
 	}
 	e.handOvers = PlanHandOvers(e.lost, used, left)
 	bySuccessor := make(map[kmutex.Node][]HandOver)

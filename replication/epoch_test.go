@@ -1,6 +1,8 @@
 package replication
 
 import (
+	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -80,6 +82,16 @@ func TestReportsThatDoNotCount(t *testing.T) {
 	}
 }
 
+// onWire returns what arrives of u.
+func onWire(t *testing.T, u Unknown) (arrived Unknown) {
+	t.Helper()
+	data, err := json.Marshal(u)
+	if err := errors.Join(err, json.Unmarshal(data, &arrived), arrived.Validate()); err != nil {
+		t.Fatal(err)
+	}
+	return arrived
+}
+
 // Unknown tickets withhold the tokens that were missing when the tickets were first known to be
 // unknown, not tokens that a later loss takes along.
 func TestUnknownClaimsNoLaterLoss(t *testing.T) {
@@ -89,12 +101,12 @@ func TestUnknownClaimsNoLaterLoss(t *testing.T) {
 		for _, q := range missing {
 			r.Free.Remove(q)
 		}
-		memory.Report(&r, time.Minute)
+		r.Bounds = memory.Message(time.Minute)
 		f := NewEpochChange(kmutex.EpochChange{Epoch: epoch, K: 4, Home: 1, Owed: owed}, []kmutex.Node{1}, []Lost{{Node: 9, Successor: 1}}, admission.MaxTTL)
 		if err := f.Admit(r); err != nil {
 			t.Fatal(err)
 		}
-		memory.Begin(f.Answer(1), time.Minute)
+		memory.Learn(onWire(t, f.Answer(1).Bounds), time.Minute)
 		return f.Answer(1).Install
 	}
 	for i, c := range []struct {
@@ -106,8 +118,11 @@ func TestUnknownClaimsNoLaterLoss(t *testing.T) {
 		{false, []kmutex.Token{1, 2}, "{1,2}"},
 		{true, []kmutex.Token{0, 1, 2}, "{0,1,2}"}, // another one is lost
 		{false, []kmutex.Token{0, 1, 2}, "{1,2}"},  // and its lease is over
+		{false, []kmutex.Token{1, 2, 3}, "{1,2}"},  // token 3 is on its way
 		{false, []kmutex.Token{1}, "{1}"},          // a living gateway has token 2 after all
 		{false, []kmutex.Token{1, 2}, "{1}"},
+		{false, nil, "{}"}, // all are there
+		{false, []kmutex.Token{1, 2}, "{}"},
 	} {
 		if got := plan(uint64(2+i), c.owed, c.missing...).Withheld.String(); got != c.want {
 			t.Errorf("%v missing, owed: %t: withheld %s, want %s", c.missing, c.owed, got, c.want)
@@ -126,13 +141,13 @@ func TestUnknownOutlivesWhoKnewFirst(t *testing.T) {
 		for i, u := range []*Unknown{before, memory} {
 			if u != nil {
 				r := told(kmutex.Node(i + 1))
-				u.Report(&r, now)
+				r.Bounds = u.Message(now)
 				reports = append(reports, r)
 			}
 		}
 		f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 2}, []Lost{{Node: 9, Successor: 2}}, reports...)
-		memory.Begin(f.Answer(2), now)
-		if since := memory.Since(9, now); since != 0 {
+		memory.Learn(f.Answer(2).Bounds, now)
+		if since := (*memory)[9].Since; since != 0 {
 			t.Errorf("gateway %d knows it since %v", n, since)
 		}
 		before = memory
@@ -159,8 +174,8 @@ func TestHandOverInTheEpoch(t *testing.T) {
 	successor := told(2)
 	successor.Left = &Report{Node: 2}
 	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, lost, here, successor)
-	if got := f.Unknown(); len(got) != 1 || got[0] != 4 {
-		t.Errorf("unknown: %v", got)
+	if _, unknown := f.Unknown()[4]; len(f.Unknown()) != 1 || !unknown {
+		t.Errorf("unknown: %v", f.Unknown())
 	}
 	a := f.Answer(2)
 	if len(a.HandOvers) != 1 || len(a.HandOvers[0].Tickets) != 2 || len(f.Answer(1).HandOvers) != 0 {
@@ -172,5 +187,16 @@ func TestHandOverInTheEpoch(t *testing.T) {
 	}
 	if a.Install.Holder != 2 || a.Install.Batches[0].Requests[0] != a.HandOvers[0].Tickets[1] {
 		t.Errorf("the older ticket is not first in line: %+v", a.Install)
+	}
+}
+
+// What is learned changes no set of who tells it: it may be an epoch's withheld tokens.
+func TestUnknownKeepsItsHandsOff(t *testing.T) {
+	var u Unknown
+	told := kmutex.NewTokenSet(2)
+	u.Learn(Unknown{9: {Bounded: true, Tokens: kmutex.NewTokenSet(1)}}, 0)
+	u.Learn(Unknown{9: {Bounded: true, Tokens: told}}, 0)
+	if told.Len() != 2 || u[9].Tokens.Len() != 1 {
+		t.Errorf("told %v, remembered %v", told, u[9].Tokens)
 	}
 }

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -8,8 +9,10 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Unknown is what a gateway remembers of lost gateways whose tickets no living gateway knows. The
-// zero value is empty. Times are of the gateway's monotonic clock.
+// Unknown holds the lost gateways whose tickets no living gateway knows, and what is certain of each
+// one's tickets. Every gateway remembers it, as it may be home next, and reports it when an epoch
+// ends. Times are of the monotonic clock of the gateway that remembers; in a message they count from
+// when it was sent.
 //
 // # Which tokens such tickets may have
 //
@@ -18,80 +21,65 @@ import (
 // gateway, so none of these tickets has it; nor does one get a token that an epoch gives out from
 // then on. The lost gateway gets no token any more: it is in no view, and no gateway that has
 // reported sends it one. So the tickets can only have tokens that were withheld in that epoch and in
-// every later one. They have no token that goes missing with another loss.
-type Unknown struct {
-	since  map[kmutex.Node]time.Duration
-	tokens map[kmutex.Node]kmutex.TokenSet // that the tickets may have; no entry: any
+// every later one. They have no token that goes missing with another loss, nor one that is on its
+// way between living gateways when a later epoch is planned.
+type Unknown map[kmutex.Node]Bound
+
+// Bound is what is certain of tickets that nobody knows.
+type Bound struct {
+	Since   time.Duration // nobody has known them at least since then
+	Bounded bool          // they have no tokens but Tokens; else they may have any that is missing
+	Tokens  kmutex.TokenSet
 }
 
-// Since notes that the tickets of lost gateway n have been unknown since at, and returns the earliest
-// time noted.
-func (u *Unknown) Since(n kmutex.Node, at time.Duration) time.Duration {
-	if u.since == nil {
-		u.since, u.tokens = make(map[kmutex.Node]time.Duration), make(map[kmutex.Node]kmutex.TokenSet)
+// and returns what is certain if both b and c are.
+func (b Bound) and(c Bound) Bound {
+	since := min(b.Since, c.Since)
+	switch {
+	case !b.Bounded:
+		b = c
+	case c.Bounded:
+		b.Tokens = b.Tokens.Clone()
+		b.Tokens.KeepAll(c.Tokens)
 	}
-	if known, ok := u.since[n]; !ok || at < known {
-		u.since[n] = at
-	}
-	return u.since[n]
+	b.Since = since
+	return b
 }
 
-// Begin takes in the answer with which this gateway begins an epoch.
-func (u *Unknown) Begin(a *EpochAnswer, now time.Duration) {
-	for _, n := range a.Unknown {
-		u.Since(n, now-a.Ages[n])
-		if a.Install.Tokens != nil { // else the epoch's tokens are not known
-			u.claim(n, a.Install.Withheld)
+// Learn adds what a message says that has arrived at now.
+func (u *Unknown) Learn(message Unknown, now time.Duration) {
+	if *u == nil {
+		*u = make(Unknown, len(message))
+	}
+	for n, b := range message {
+		b.Since += now
+		if have, ok := (*u)[n]; ok {
+			b = b.and(have)
+		}
+		(*u)[n] = b
+	}
+}
+
+// Message returns u for a message that is sent at now.
+func (u Unknown) Message(now time.Duration) Unknown {
+	var m Unknown
+	m.Learn(u, -now)
+	return m
+}
+
+// Validate returns what is wrong with u in a message.
+func (u Unknown) Validate() error {
+	for n, b := range u {
+		if n == 0 || b.Since > 0 || !b.Tokens.Below(kmutex.MaxK) {
+			return fmt.Errorf("%w: node %d is unknown since %v, with tokens %v", errInvalid, n, b.Since, b.Tokens)
 		}
 	}
-}
-
-// Learn takes in another gateway's report.
-func (u *Unknown) Learn(r *EpochReport, now time.Duration) {
-	for n, age := range r.Unknown {
-		u.Since(n, now-age)
-		if tokens, ok := r.Claimed[n]; ok {
-			u.claim(n, tokens)
-		}
-	}
-}
-
-// claim notes that the tickets of lost gateway n have no tokens but these.
-func (u *Unknown) claim(n kmutex.Node, tokens kmutex.TokenSet) {
-	have, ok := u.tokens[n]
-	if !ok {
-		have = tokens
-	}
-	have = have.Clone()
-	have.KeepAll(tokens)
-	u.tokens[n] = have
-}
-
-// Report fills in r.Unknown and r.Claimed.
-func (u *Unknown) Report(r *EpochReport, now time.Duration) {
-	r.Unknown, r.Claimed = make(map[kmutex.Node]time.Duration, len(u.since)), maps.Clone(u.tokens)
-	for n, since := range u.since {
-		r.Unknown[n] = now - since
-	}
+	return nil
 }
 
 // Forget drops all gateways that are not in lost: the view has forgotten them.
-func (u *Unknown) Forget(lost []Lost) {
-	for n := range u.since {
-		if !slices.ContainsFunc(lost, func(l Lost) bool { return l.Node == n }) {
-			delete(u.since, n)
-			delete(u.tokens, n)
-		}
-	}
-}
-
-// claimed returns the tokens that the unknown tickets of lost gateway n may have, according to the
-// reports; false: they may have any missing token.
-func claimed(n kmutex.Node, reports []EpochReport) (kmutex.TokenSet, bool) {
-	var u Unknown
-	for i := range reports {
-		u.Learn(&reports[i], 0)
-	}
-	tokens, ok := u.tokens[n]
-	return tokens, ok
+func (u Unknown) Forget(lost []Lost) {
+	maps.DeleteFunc(u, func(n kmutex.Node, _ Bound) bool {
+		return !slices.ContainsFunc(lost, func(l Lost) bool { return l.Node == n })
+	})
 }

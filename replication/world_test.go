@@ -464,7 +464,7 @@ func (w *world) recover(all bool) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range f.Unknown() {
+	for n := range f.Unknown() {
 		if w.reckless {
 			break
 		}
@@ -476,7 +476,7 @@ func (w *world) recover(all bool) error {
 	}
 	for _, n := range w.members() {
 		a := f.Answer(n)
-		w.living[n].unknown.Begin(a, w.now)
+		w.living[n].unknown.Learn(a.Bounds, w.now)
 		for _, i := range a.HandOvers {
 			if !all && w.rng.IntN(2) == 0 {
 				continue
@@ -518,7 +518,7 @@ func (w *world) form() (*EpochChange, error) {
 				r.Free.Add(q)
 			}
 		}
-		g.unknown.Report(&r, w.now)
+		r.Bounds = g.unknown.Message(w.now)
 		if err := f.Admit(r); err != nil {
 			return nil, err
 		}
@@ -761,7 +761,7 @@ func TestLostWithAllWhoKnew(t *testing.T) {
 			}
 		}
 		for _, g := range w.living {
-			unknown += len(g.unknown.since)
+			unknown += len(g.unknown)
 		}
 		w.settled = true
 		err := w.recover(true) // since now they all are known to be unknown

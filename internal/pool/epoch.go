@@ -58,7 +58,7 @@ func (p *Pool) sendReport(now time.Duration) {
 	r.Unplanned = slices.Clone(p.unplanned)
 	r.Free.AddAll(p.reclaimed)
 	r.Left = p.left()
-	p.cfg.Memory.unknown.Report(r, now)
+	r.Bounds = p.cfg.Memory.unknown.Message(now)
 	p.state = Reporting
 	p.post(Letter{To: p.view.Home, Report: r})
 }
@@ -115,7 +115,7 @@ func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 		p.fx.Err = err
 	}
 	p.renewTickets(now, a)
-	p.cfg.Memory.unknown.Begin(a, now)
+	p.cfg.Memory.unknown.Learn(a.Bounds, now)
 	for _, t := range refused {
 		_ = p.step(&kmutex.Event{Kind: kmutex.EventCancel, Request: t}) // one without a token is not there
 	}

@@ -60,7 +60,6 @@ func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.Ep
 		p.refuse(now, err)
 		return nil
 	}
-	p.cfg.Memory.unknown.Learn(r, now)
 	if !f.Planned() {
 		return nil
 	}
@@ -90,15 +89,15 @@ func (p *Pool) answer(n kmutex.Node) {
 
 // awaitUnknown makes the epoch end when the tokens can come back that lost gateways whose
 // tickets no gateway knows may still use.
-func (p *Pool) awaitUnknown(now time.Duration, nodes []kmutex.Node) {
-	if len(nodes) == 0 {
+func (p *Pool) awaitUnknown(now time.Duration, unknown replication.Unknown) {
+	if len(unknown) == 0 {
 		return
 	}
 	oldest := now
-	for _, n := range nodes {
-		oldest = min(oldest, p.cfg.Memory.unknown.Since(n, now))
+	for _, b := range unknown {
+		oldest = min(oldest, now+b.Since)
 	}
-	p.fx.Unknown, p.expiry = nodes, max(1, oldest+p.view.UnknownFor())
+	p.fx.Unknown, p.expiry = slices.Sorted(maps.Keys(unknown)), max(1, oldest+p.view.UnknownFor())
 	p.askJoined(now)
 }
 

@@ -29,8 +29,8 @@ var hostile = map[string]string{
 	"a replica that is not there": `{"Report":{"Node":2,"Epoch":2,"Installed":1,"Left":{"node":2,"replicas":[null]}}}`,
 	"a part of a table":           `{"Report":{"Node":2,"Epoch":2,"Installed":1,"Left":{"node":2,"replicas":[{"owner":4,"from":1,"to":2}]}}}`,
 	"what another one knows":      `{"Report":{"Node":2,"Epoch":2,"Installed":1,"Left":{"node":3}}}`,
-	"unknown since the future":    `{"Report":{"Node":2,"Epoch":2,"Installed":1,"Unknown":{"4":-1}}}`,
-	"unknown in the future":       `{"Answer":{"Install":{"Epoch":2},"Ages":{"4":-1}}}`,
+	"unknown since the future":    `{"Report":{"Node":2,"Epoch":2,"Installed":1,"Bounds":{"4":{"Since":1}}}}`,
+	"unknown in the future":       `{"Answer":{"Install":{"Epoch":2},"Bounds":{"4":{"Since":1}}}}`,
 	"an answer without an epoch":  `{"Answer":{}}`,
 	"records without numbers": `{"Answer":{"Install":{"Epoch":2},"HandOvers":[{"owner":4,"successor":1,"records":[` +
 		`{"id":"aeaaaaaaaaaaaaaaaaaaaaaa74-4","stamp":1,"ttl":1000000000,"state":"waiting"}]}]}}`,

@@ -94,9 +94,9 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "home is not told since when tickets are unknown", File: "epoch.go",
-			Old:    "\tp.cfg.Memory.unknown.Report(r, now)\n",
+			Old:    "\tr.Bounds = p.cfg.Memory.unknown.Message(now)\n",
 			New:    "",
-			Caught: "still withheld", By: "^TestUnknownTicketsAndAnotherHome$",
+			Caught: "want one at", By: "^TestUnknownTicketsAndAnotherHome$",
 		},
 		{
 			Name: "a call that comes again is another one", File: "tickets.go",
