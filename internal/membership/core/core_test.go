@@ -149,6 +149,33 @@ func TestSlowDisks(t *testing.T) {
 	}
 }
 
+// How long disks have hung makes no later election slower.
+func TestDisksHung(t *testing.T) {
+	for seed := range uint64(5) {
+		w := started(t, seed, 3, 3*time.Second)
+		w.define()
+		w.keepProposing(50 * ms)
+		for _, h := range w.hosts {
+			h.Write = 20 * time.Second
+		}
+		w.run(10 * time.Second)
+		for _, h := range w.hosts {
+			h.Write = ms
+		}
+		w.run(15 * time.Second)
+		for _, h := range w.hosts[1:] {
+			apart(w.hosts[0], h, w.Cut)
+		}
+		apart(w.hosts[1], w.hosts[2], w.Cut)
+		w.run(10 * time.Second)
+		for _, h := range w.hosts[1:] {
+			apart(w.hosts[0], h, w.Heal)
+		}
+		apart(w.hosts[1], w.hosts[2], w.Heal)
+		w.until(3*w.lease, func() bool { return w.whole(w.hosts...) })
+	}
+}
+
 // As long as one link alone does not carry, in one direction or both, all but one go on.
 func TestOneLink(t *testing.T) {
 	for a := range 5 {

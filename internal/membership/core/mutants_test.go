@@ -70,6 +70,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not in order", By: "^TestNewcomersLead$",
 		},
 		{
+			Name: "elections wait for as long as disks have hung", File: "raft.go",
+			Old:    "min(c.now-w.at, c.lease()/4)",
+			New:    "c.now - w.at",
+			Caught: "not in order", By: "^TestDisksHung$",
+		},
+		{
 			Name: "who never got a lease waits for it for ever", File: "../lease/holder.go",
 			Old:    "if now >= h.until {",
 			New:    "if h.held && now >= h.until {",

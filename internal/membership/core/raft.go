@@ -190,7 +190,7 @@ func (c *Core) wrote(number uint64) {
 		w := c.writes[0]
 		c.writes = c.writes[1:]
 		if c.cfg.Durable {
-			c.pace.note(c.now - w.at)
+			c.pace.note(min(c.now-w.at, c.lease()/4)) // more tells how long the disk hung, not how slow it is
 		}
 		for _, m := range w.responses {
 			c.pass(m)
