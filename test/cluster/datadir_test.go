@@ -234,6 +234,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil || code != 1 || !strings.Contains(g.Log.Tail(20), "disk is full") {
 		t.Errorf("exit code %d, %v; it should end and say that its disk is full:\n%s", code, err, g.Log.Tail(5))
 	}
+	setK(t, c.Gateways[0], PoolName, k)
 	whole, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.AwaitWhole(whole); err != nil {
