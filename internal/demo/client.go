@@ -64,8 +64,8 @@ func (c *client) loop(ctx context.Context, w *window) {
 	}
 }
 
-// start waits until the next request is due, and returns when that was: one that begins late, as the
-// last answer was late, has waited since then.
+// start waits until the next request is due, and returns that time. A request that begins late, because
+// the last answer was late, has waited since then.
 func (c *client) start() time.Time {
 	if c.every == 0 {
 		return time.Now()

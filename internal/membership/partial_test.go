@@ -176,8 +176,8 @@ func TestKeptOutOwesNothing(t *testing.T) {
 	})
 }
 
-// TestReportsInTime: whenever a home looks, it has waited for a report nearly as long as it must to complain, and
-// its renewal goes out a little later. Nobody is suspended: by then the report may have come.
+// TestReportsInTime: whenever a home looks, the report that it waits for is nearly late enough for a complaint. Its
+// renewal goes out a little later, when the report may have come. So it complains of nobody, and nobody is suspended.
 func TestReportsInTime(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		const lasts = time.Second

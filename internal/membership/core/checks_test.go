@@ -98,7 +98,7 @@ func TestWhoLeavesComplainsOfNobody(t *testing.T) {
 	}
 }
 
-// Who asks to be let in believes what was said last of who leads, however many have said something else before.
+// A process that asks to join believes the newest word of who leads, however many older ones differ.
 func TestNewestWordOfTheLeader(t *testing.T) {
 	c, err := New(Config{Stored: NewStored(7, "a"), Name: "a", Boot: "x", Lease: time.Second}, time.Minute)
 	if err != nil {

@@ -542,8 +542,8 @@ func TestHearsThatItsVoteIsTaken(t *testing.T) {
 	}
 }
 
-// One of three is cut off and the connections to it still stand when another one leaves: the vote of the one that
-// nobody hears is taken first, so that the last goes on alone. When it is back it votes again.
+// One of three is cut off, and connections to it still stand. Then one that does not lead leaves. The leader takes the
+// vote of the one that is cut off first, so that it can go on alone; that one votes again when it is back.
 func TestOneIsCutOffAndAnotherLeaves(t *testing.T) {
 	for seed := range uint64(30) {
 		w := started(t, seed, 3, 3*time.Second)
