@@ -168,8 +168,12 @@ func (a app) Left(h *hosts.Host) {
 	p := a.processes[h.Index]
 	p.tracef("has left")
 	m, in := a.View().Named(h.Name)
-	stays := slices.ContainsFunc(a.View().Members, func(m views.Member) bool { return a.Host(hostOf(m.Name)).Core != nil })
-	h.Left = p.gateway.Node() != 0 && (!in || m.Boot != h.Boot) && stays // else people start it again: it may have the only vote
+	stays := slices.ContainsFunc(a.View().Members, func(m views.Member) bool {
+		o := a.Host(hostOf(m.Name))
+		return h.Passes(o) && o.Passes(h)
+	})
+	// Else people start it again: it may have taken along a vote that who stays needs.
+	h.Left = p.gateway.Node() != 0 && (!in || m.Boot != h.Boot) && stays
 	h.Kill()
 }
 

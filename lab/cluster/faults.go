@@ -22,6 +22,16 @@ func (c *Cluster) Start(host int) {
 // Kill ends the process on a host at once, as SIGKILL does.
 func (c *Cluster) Kill(host int) { c.Host(host).Kill() }
 
+// MayLose is [hosts.World.MayLose]. A process without a disk that is about to leave takes its vote along soon.
+func (c *Cluster) MayLose(host int) bool {
+	for _, p := range c.processes {
+		if p != nil && p.leaving && p.h.Memory && p.h.Core != nil {
+			return false
+		}
+	}
+	return c.World.MayLose(host)
+}
+
 // Pause stops a host's process, as SIGSTOP does.
 func (c *Cluster) Pause(host int) {
 	if c.Host(host).Core != nil {

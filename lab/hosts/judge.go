@@ -172,7 +172,7 @@ func (w *World) MayLose(host int) bool {
 	}
 	voters, votes := w.Voters()
 	for _, v := range voters {
-		if o := w.hosts[v]; !o.Works() || o.Core.Leader() != l.Core.ID() || o.leaving {
+		if o := w.hosts[v]; !o.Works() || o.Core.Leader() != l.Core.ID() || o.leaving || !slices.Equal(o.Core.Voters(), l.Core.Voters()) || len(o.Core.Outgoing()) > 0 {
 			return false
 		}
 	}

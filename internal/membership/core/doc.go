@@ -72,6 +72,7 @@
 //	a process is gone                          no connection, or at the leader no renewal for a third of
 //	                                           the lease; and three dials have failed
 //	a server is not alive to its leader        no answer to it for a third of the lease
+//	a change of the votes waits                until all that are alive have answered since it was due
 //	a leader whose disk hangs leads for        3/4 of a lease
 //	from there to asking for votes             L/50 + up to L/20
 //	from there to asking again                 L/5 + up to L/3; at least two elections, as round trips and writes go

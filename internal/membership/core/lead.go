@@ -13,8 +13,7 @@ import (
 
 // leadership is one term in which this process leads.
 type leadership struct {
-	term    uint64
-	elected time.Duration
+	term uint64
 	// grantor and rules are nil until all is applied that the leaders before have
 	// committed.
 	grantor *lease.Grantor
@@ -35,6 +34,9 @@ type leadership struct {
 	out map[string]time.Duration
 	// joining is when a gateway's join was proposed, by name.
 	joining map[string]time.Duration
+	// want is the change of the voters that is wanted first, and wanted since when.
+	want   leader.Step
+	wanted time.Duration
 	// changing is when a change of the voters was proposed; 0: none is under way.
 	changing time.Duration
 	// dead is since when servers are not alive, and away since when they have no member.
@@ -44,10 +46,13 @@ type leadership struct {
 
 func (c *Core) beginLead() {
 	c.l = &leadership{
-		term: c.Term(), elected: c.now, joining: make(map[string]time.Duration),
+		term: c.Term(), joining: make(map[string]time.Duration),
 		tickAt: c.now + c.tick(), judgeAt: c.now, lookAt: c.now, dead: make(map[ID]time.Duration), away: make(map[ID]time.Duration),
 		began: -time.Hour, entries: make(map[[entryHeader]byte]time.Duration), done: make(map[[entryHeader]byte]time.Duration),
 		out: make(map[string]time.Duration),
+	}
+	for _, p := range c.peers.conns {
+		p.answered = c.now
 	}
 	c.log(slog.LevelDebug, "elected", slog.Uint64("term", c.l.term))
 }

@@ -47,9 +47,33 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "whoever has a connection is alive", File: "voters.go",
-			Old:    "p != nil && c.now-max(p.answered, c.l.elected) < c.lease()/3",
+			Old:    "p != nil && c.now-p.answered < c.lease()/3",
 			New:    "p != nil",
-			Caught: "not in order|does not go on", By: "^TestOneIsCutOffAndAnotherLeaves$",
+			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
+		},
+		{
+			Name: "a change counts on who was lost a moment ago", File: "voters.go",
+			Old:    "c.takesPart(ID(v)) && c.peers.conns[ID(v)].answered <= l.wanted",
+			New:    "false",
+			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
+		},
+		{
+			Name: "who answered while a change before was wanted counts", File: "voters.go",
+			Old:    "if first != l.want {",
+			New:    "if l.wanted == 0 {",
+			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
+		},
+		{
+			Name: "only leaders tell what is agreed on", File: "rollcall.go",
+			Old:    "c.believeAgreed(h.Agreed)",
+			New:    "_ = 0",
+			Caught: "not in order", By: "^TestKilledAsItTakesVotes$",
+		},
+		{
+			Name: "a new leader gives nobody time to answer", File: "lead.go",
+			Old:    "p.answered = c.now",
+			New:    "p.answered = 0",
+			Caught: "is the oldest", By: "^TestNewLeaderHearsFirst$",
 		},
 		{
 			Name: "the only voter leaves and does not stand", File: "election.go",

@@ -24,7 +24,7 @@ type conn struct {
 	hello *Hello        // nil: none yet
 	heard time.Duration // when it came
 	trip  time.Duration
-	// answered is when it took in something of this leader's last, or the connection began.
+	// answered is when it answered this leader last; the lead or the connection began, if that was later.
 	answered time.Duration
 	beat     time.Duration // when a process without a vote was sent a heartbeat
 }

@@ -118,7 +118,7 @@ func (c *Core) receiveRaft(from ID, said *Hello, m *pb.Message) {
 			c.election.heard = c.now
 		}
 	case pb.MsgAppResp, pb.MsgHeartbeatResp:
-		if p := c.peers.conns[from]; p != nil {
+		if p := c.peers.conns[from]; p != nil && m.GetTerm() == term {
 			p.answered = c.now
 		}
 	default:

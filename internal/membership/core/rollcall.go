@@ -4,6 +4,9 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // An old copy of a data directory is a good one to whoever reads it: the gateway would vote for
@@ -75,12 +78,30 @@ func (c *Core) heardHello(from ID, h *Hello) {
 		c.log(slog.LevelWarn, "a gateway has lost what its disk had taken: leading in another term", slog.String("name", h.Name))
 		c.stepDown()
 	}
-	if h.Cluster != "" && h.Cluster == c.stored.note.Cluster && c.roll.calling && c.roll.floor.before(h.Agreed) {
-		c.roll.floor, c.roll.from = h.Agreed, h.Name
+	if h.Cluster != "" && h.Cluster == c.stored.note.Cluster {
+		if c.roll.calling && c.roll.floor.before(h.Agreed) {
+			c.roll.floor, c.roll.from = h.Agreed, h.Name
+		}
+		if c.lead == 0 {
+			c.believeAgreed(h.Agreed)
+		}
 	}
 	if c.lead == 0 && h.Leader != 0 && h.Leader != c.self.toldOf && c.peers.conns[h.Leader] != nil {
 		c.self.toldOf, c.self.joinAt = h.Leader, c.now // it may let this gateway in
 	}
+}
+
+// believeAgreed takes in that the log is agreed on so far, as another process knows: if this log has the same entry there,
+// it has the same before. Nobody might be elected otherwise. A leader that was killed may not know any more that others'
+// votes are taken; those know, so they do not stand, and have entries that it lacks, so they do not vote for it. Raft
+// hears what is agreed on from leaders only, so this is the heartbeat of a leader that nobody knows.
+func (c *Core) believeAgreed(p Position) {
+	term, err := c.stored.log.Term(p.Index)
+	if c.state == raft.StateLeader || err != nil || term != p.Term || p.Index <= c.agreed().Index {
+		return
+	}
+	_ = c.node.Step(&pb.Message{Type: pb.MsgHeartbeat.Enum(), To: new(uint64(c.id)), Term: new(c.Term()), Commit: new(p.Index)})
+	c.ready()
 }
 
 // agreed returns how far this process knows the log to be agreed on, also before it was

@@ -47,10 +47,22 @@ func (c *Core) assess() []leader.Server {
 }
 
 // takesPart reports, at a leader, that a server answers it. A connection alone says nothing: it takes longer to notice
-// that a host is gone, or that nothing passes one way. What a new leader has not asked yet counts as answered.
+// that a host is gone, or that nothing passes one way.
 func (c *Core) takesPart(id ID) bool {
 	p := c.peers.conns[id]
-	return id == c.id || p != nil && c.now-max(p.answered, c.l.elected) < c.lease()/3
+	return id == c.id || p != nil && c.now-p.answered < c.lease()/3
+}
+
+// allAnswer reports that each voter that takes part has answered since this step is the first that is wanted. One that was
+// lost a moment ago still seems to take part, and a change that counts on its vote would wait until it is back.
+func (c *Core) allAnswer(first leader.Step) bool {
+	l := c.l
+	if first != l.want {
+		l.want, l.wanted = first, c.now
+	}
+	return !slices.ContainsFunc(c.conf.GetVoters(), func(v uint64) bool {
+		return ID(v) != c.id && c.takesPart(ID(v)) && c.peers.conns[ID(v)].answered <= l.wanted
+	})
 }
 
 // since notes a time, and reports whether it is longer ago than d.
@@ -71,6 +83,9 @@ func (c *Core) reconcileVoters() {
 	}
 	l.changing = 0
 	servers := c.assess()
+	if !c.allAnswer(c.nextStep(servers)) {
+		return
+	}
 	cc, odd := &pb.ConfChangeV2{}, 0
 	for range 2 * len(servers) {
 		step := c.nextStep(servers)
@@ -101,6 +116,7 @@ func (c *Core) reconcileVoters() {
 	// alone.
 	cc.Changes = cc.Changes[:odd]
 	if len(cc.Changes) > 0 {
+		l.want = leader.Step{}
 		c.changeConf(cc)
 	}
 }
