@@ -544,8 +544,7 @@ func TestHearsThatItsVoteIsTaken(t *testing.T) {
 }
 
 // As many voters as may be lost are cut off, however lately, or their disks hang; connections to them still stand. Then
-// another leaves. The
-// votes of those that are cut off are taken first, so that the others go on; they vote again when they are back.
+// another leaves. Their votes are taken first, so that the others go on. They vote again when they are back.
 func TestSomeAreCutOffAndAnotherLeaves(t *testing.T) {
 	for seed := range uint64(120) {
 		n := 3 + 2*int(seed%2)

@@ -52,6 +52,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
 		},
 		{
+			Name: "whose disk hangs is alive", File: "raft.go",
+			Old:    "m.GetType() == pb.MsgAppResp || c.match(from) == last",
+			New:    "last > 0",
+			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
+		},
+		{
 			Name: "a change counts on who was lost a moment ago", File: "voters.go",
 			Old:    "c.takesPart(ID(v)) && c.peers.conns[ID(v)].answered <= l.wanted",
 			New:    "false",

@@ -118,7 +118,9 @@ func (c *Core) receiveRaft(from ID, said *Hello, m *pb.Message) {
 			c.election.heard = c.now
 		}
 	case pb.MsgAppResp, pb.MsgHeartbeatResp:
-		if p := c.peers.conns[from]; p != nil && m.GetTerm() == term {
+		// Heartbeats are answered without the disk. It may hang if the end of the log is not there.
+		p, last := c.peers.conns[from], c.last().Index
+		if c.l != nil && p != nil && m.GetTerm() == term && (m.GetType() == pb.MsgAppResp || c.match(from) == last) {
 			p.answered = c.now
 		}
 	default:
