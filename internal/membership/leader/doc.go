@@ -20,8 +20,7 @@
 // are fewer than three, whoever is lost: with fewer, the return of one could not make up for the
 // loss of the next. A lost voter's place is taken by another member, if there is one without a
 // vote, and by its own next incarnation, which may be another server. Fewer become only those
-// that people take out, or stop in order ([TakeOut]). One that leaves loses its vote first, and its
-// place among the servers when it has gone: raft tells only servers what was agreed on.
+// that people take out, or stop in order ([TakeOut]).
 //
 // # The table
 //

@@ -113,12 +113,8 @@ func NextStep(servers []Server) Step {
 		target = max(target, leastVoters)
 	}
 	for _, s := range servers {
-		switch {
-		case !s.gone() || s.Voter && !s.Left || !committable(servers, Step{Remove, s.ID}):
-		case !s.Alive:
+		if s.gone() && (!s.Voter || s.Left) && committable(servers, Step{Remove, s.ID}) {
 			return Step{Remove, s.ID}
-		case s.Voter: // raft tells it so only while it still is a server
-			return Step{Demote, s.ID}
 		}
 	}
 	for _, s := range servers {
