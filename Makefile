@@ -5,8 +5,8 @@ LINT := $(CURDIR)/bin/lint
 # As a release is built, so that nothing is compiled twice. The race detector needs cgo.
 export CGO_ENABLED = 0
 
-# Compilers and linters end soon, so less of their time goes into collecting garbage.
-compile beside lint: export GOGC = 400
+# Compilers, linters and worlds in virtual time end soon, so less of their time goes into collecting garbage.
+compile beside lint virtual concurrent clocked: export GOGC = 400
 
 .DEFAULT_GOAL := help
 .PHONY: help build dist dist-again newcomer demo test compile virtual real race concurrent clocked beside timeless check soak fuzz mutants bench lint fmt tidy cover ci clean

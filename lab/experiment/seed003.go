@@ -28,7 +28,7 @@ const (
 
 // seed003 returns the experiments of the paper's sections 4 and 5.
 func seed003() []*Experiment {
-	quick, full := Size{Seeds: 5, Entries: 200}, Size{Seeds: 100, Entries: 2000}
+	quick, full := Size{Seeds: 3, Entries: 200}, Size{Seeds: 100, Entries: 2000}
 	return []*Experiment{
 		{
 			Name: "003-fig2", Source: "seed 003, figure 2", Quick: quick, Full: full,

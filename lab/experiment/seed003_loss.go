@@ -25,7 +25,7 @@ func catastrophe() *Experiment {
 	return &Experiment{
 		Name: "003-fig6", Source: "seed 003, figure 6",
 		About: "many of 100 nodes lost at once: the paper's section 5, and kgate's copies of tickets and voters",
-		Quick: Size{Seeds: 5, Entries: 30}, Full: Size{Seeds: 20, Entries: 200},
+		Quick: Size{Seeds: 3, Entries: 30}, Full: Size{Seeds: 20, Entries: 200},
 		Plots: []Plot{
 			{
 				Title: "Share of losses that are survived", X: "p", Y: "survived", XLabel: "successors with copies, p", YLabel: "share",

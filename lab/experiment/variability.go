@@ -49,7 +49,7 @@ func variability() *Experiment {
 	return &Experiment{
 		Name:  "scv",
 		About: "spread and mean wait against how much the holds vary, closed and open",
-		Quick: Size{Seeds: 4, Entries: 40_000}, Full: Size{Seeds: 20, Entries: 400_000},
+		Quick: Size{Seeds: 2, Entries: 40_000}, Full: Size{Seeds: 20, Entries: 400_000},
 		Plots: []Plot{
 			plot("Spread", "spread_s", "spread, s", closedPaper), plot("Mean wait", "mean_s", "mean wait, s", closedGateways),
 			plot("Mean wait", "mean_s", "mean wait, s", "open .5"), plot("Mean wait", "mean_s", "mean wait, s", "open .9"),
