@@ -40,7 +40,6 @@ func (ex *exchange) forward(r *http1.Request) {
 		ex.body.ex = ex
 		ex.fullDuplex()
 	}
-	ex.conn.Granted()
 	ex.watch()
 	defer ex.hold.end()
 	b := ex.route.balancer

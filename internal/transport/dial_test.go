@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync"
@@ -30,7 +29,7 @@ func TestOneWayToDial(t *testing.T) {
 			setPeers(t2, 2, peers)
 			sendAll(t, t1, 2, 50)
 			sendAll(t, t2, 1, 50)
-			if err := errors.Join(t1.Flush(within(t)), t2.Flush(within(t))); err != nil {
+			if err := errors.Join(t1.flush(within(t)), t2.flush(within(t))); err != nil {
 				t.Fatal(err)
 			}
 			cut.cutAll()
@@ -73,7 +72,7 @@ func TestBothDialAtOnce(t *testing.T) {
 		waitUp(t, t1, t2)
 		before := statesOf(t1)[0].Reconnects
 		for i := range 20 {
-			if err := errors.Join(t1.Send(2, "p", numbered(i)), t1.Flush(within(t)), t2.Send(1, "p", numbered(i)), t2.Flush(within(t))); err != nil {
+			if err := errors.Join(t1.Send(2, "p", numbered(i)), t1.flush(within(t)), t2.Send(1, "p", numbered(i)), t2.flush(within(t))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,26 +111,6 @@ func TestBackoff(t *testing.T) {
 	}
 	if got := b.after(2*most, errRefused); got < most/2 || got > most {
 		t.Errorf("a pause of %v, want %v to %v", got, most/2, most)
-	}
-}
-
-// A Flush that is given up leaves nothing behind.
-func TestFlushGivenUp(t *testing.T) {
-	t1 := listen(t, Config{})
-	setPeers(t1, 1, []Peer{{Node: 2, Addr: nowhere}})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	sendAll(t, t1, 2, 1)
-	for range 3 {
-		if err := t1.Flush(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	}
-	l := t1.peers.Load().links[2]
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	if len(l.waiters) > 0 {
-		t.Errorf("%d still wait", len(l.waiters))
 	}
 }
 

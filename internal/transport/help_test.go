@@ -292,3 +292,23 @@ func downOf(t *Transport) map[kmutex.Node]time.Time {
 	}
 	return down
 }
+
+// flush waits until every message that has been queued so far is acknowledged, or its peer is dropped.
+func (t *Transport) flush(ctx context.Context) error {
+	for _, l := range t.peers.Load().links {
+		for queued := 1; queued > 0; {
+			l.p.mu.Lock()
+			if queued = l.wire.Queued(); queued > 0 && l.p.session != nil {
+				l.p.session.wire.Challenge() // the answer comes with an acknowledgement
+				l.p.session.wakeWriter()
+			}
+			l.p.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("peer %d has not acknowledged everything: %w", l.node, ctx.Err())
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	return nil
+}

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -239,7 +238,7 @@ func TestOrderAcrossCuts(t *testing.T) {
 			wg.Wait()
 			at1.await(t, "at 1")
 			at2.await(t, "at 2")
-			if err := errors.Join(t1.Flush(within(t)), t2.Flush(within(t))); err != nil {
+			if err := errors.Join(t1.flush(within(t)), t2.flush(within(t))); err != nil {
 				t.Error(err)
 			}
 			at1.check(t, "at 1")
@@ -343,13 +342,8 @@ func TestQueueWaitsForPeer(t *testing.T) {
 	if err := t1.Send(2, "downloads", numbered(51)); !errors.Is(err, wire.ErrFull) {
 		t.Fatalf("to a full queue: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := t1.Flush(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("flush without a link: %v", err)
-	}
 	setPeers(t2, 2, peers) // the later view
-	if err := t1.Flush(within(t)); err != nil {
+	if err := t1.flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	for i := 51; i <= 100; i++ {
@@ -389,11 +383,11 @@ func TestAcknowledgements(t *testing.T) {
 		}
 	}()
 	wait(t, "more messages than the queue takes", at2.done)
-	if err := t1.Flush(within(t)); err != nil {
+	if err := t1.flush(within(t)); err != nil {
 		t.Error(err)
 	}
 	// One alone is too few for an acknowledgement by number.
-	if err := errors.Join(t1.Send(2, "downloads", numbered(n)), t1.Flush(within(t))); err != nil {
+	if err := errors.Join(t1.Send(2, "downloads", numbered(n)), t1.flush(within(t))); err != nil {
 		t.Error(err)
 	}
 	if s := statesOf(t1)[0]; s.Queued != 0 {
@@ -434,7 +428,7 @@ func TestLongMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := t1.Flush(within(t)); err != nil {
+	if err := t1.flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	seen := t2.config.Observer.(*counter)
@@ -520,7 +514,7 @@ func TestForgottenPeer(t *testing.T) {
 	join(t1, t2)
 	sendAll(t, t1, 2, 5)
 	sendAll(t, t2, 1, 5)
-	if err := errors.Join(t1.Flush(within(t)), t2.Flush(within(t))); err != nil {
+	if err := errors.Join(t1.flush(within(t)), t2.flush(within(t))); err != nil {
 		t.Fatal(err)
 	}
 	setPeers(t2, 2, nil) // forgets 1
@@ -577,7 +571,7 @@ func TestHandlerErrors(t *testing.T) {
 	})})
 	join(t1, t2)
 	sendAll(t, t1, 2, 100)
-	if err := t1.Flush(within(t)); err != nil {
+	if err := t1.flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	if got.Load() != 100 || seen.count(CauseHandler) != 50 || statesOf(t1)[0].Reconnects != 0 {

@@ -53,10 +53,6 @@ func (l *link) drop() []Unsent {
 		}
 	})
 	l.wire = &wire.Link{}
-	for _, w := range l.waiters {
-		close(w.done)
-	}
-	l.waiters = nil
 	return unsent
 }
 

@@ -66,7 +66,7 @@ func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
 	f(victim, seen)
 	close(stop)
 	wg.Wait()
-	if err := friend.Flush(within(t)); err != nil {
+	if err := friend.flush(within(t)); err != nil {
 		t.Error(err)
 	}
 	mu.Lock()

@@ -78,12 +78,9 @@ func (s *session) receive(b []byte) (used int, err error) {
 		switch events[i].Kind {
 		case wire.Linked, wire.Proved:
 			p.review(s, nil)
-			l.release()
 			if events[i].Kind == wire.Proved {
 				p.t.tell(Change{Name: p.name, Boot: s.boot, Up: true, Proved: true})
 			}
-		case wire.Acked:
-			l.release()
 		case wire.Message:
 			messages++
 		case wire.Asked:

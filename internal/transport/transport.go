@@ -192,17 +192,6 @@ func (t *Transport) send(to kmutex.Node, pool string, m *kmutex.Message, now boo
 	return l.send(pool, m, now)
 }
 
-// Flush waits until every message that has been queued so far is acknowledged,
-// or its peer is dropped. It is for a gateway that leaves, before Close.
-func (t *Transport) Flush(ctx context.Context) error {
-	for _, l := range t.peers.Load().links {
-		if !l.flush(ctx) {
-			return fmt.Errorf("flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.p.name, ctx.Err())
-		}
-	}
-	return nil
-}
-
 // MeanRTT returns the mean round-trip time to the peers whose links are up, or 0. It
 // takes no lock.
 func (t *Transport) MeanRTT() time.Duration {

@@ -269,13 +269,6 @@ func (c *Conn) Unwatch() {
 	c.watcher = nil
 }
 
-// Granted notes that the request is admitted.
-func (c *Conn) Granted() {
-	if c != nil {
-		c.on(isGranted)
-	}
-}
-
 // leave notes that the client has left. It never blocks: see disconnectWatch.
 func (c *Conn) leave(reset bool) {
 	if reset {
@@ -452,7 +445,7 @@ func (c *Conn) tellLocked(in state) {
 	}
 	c.watcher.ClientLeft()
 	c.watcher = nil
-	if c.request != nil && (in == waiting || in == serving) { // a client that has closed one side only may leave a write waiting for ever
+	if c.request != nil && in == serving { // a client that has closed one side only may leave a write waiting for ever
 		_ = c.SetWriteDeadline(longAgo)
 	}
 }

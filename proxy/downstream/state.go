@@ -7,8 +7,7 @@ const (
 	isNew    state = iota // nothing of a request has come
 	isIdle                // between two requests
 	inHead                // a part of a request's head has come
-	waiting               // a request waits to be admitted: nothing is read
-	serving               // a request is served
+	serving               // a request waits to be admitted, or is served
 	draining              // the last answer is out; what comes is dropped
 	tunnel                // another protocol has the connection: HTTP/2, an upgrade, TCP
 	closed
@@ -28,7 +27,6 @@ const (
 	gotEnd                  // the client has closed its sending side, or a write to it has failed
 	gotReset                // the client has reset the connection
 	timedOut                // the time for what has to come is over
-	isGranted               // the request is admitted
 	isAnswered              // the answer is out, and another request may follow
 	isLast                  // the answer is out, and no other request may follow
 	isSwitched              // the connection goes on in another protocol
@@ -43,8 +41,6 @@ type effect uint8
 const (
 	nothing   effect = iota
 	boundHead        // the time for the rest of the head begins
-	serve            // the handler gets the request
-	await            // the next request may come
 	tell             // the watcher is told, and what is written fails
 	drain            // what comes is read and dropped, for a while
 	end              // the connection is closed
@@ -72,20 +68,17 @@ var transitions = func() (t [states][events]transition) {
 	t[isNew][gotBytes] = transition{inHead, nothing} // its time began with the connection
 	t[isIdle][gotBytes] = transition{inHead, boundHead}
 	for _, s := range []state{isNew, isIdle, inHead} {
-		t[s][gotHead] = transition{waiting, serve}
+		t[s][gotHead] = transition{serving, nothing}
 		t[s][timedOut] = transition{s, end}
 		t[s][isFull] = transition{s, end}
 		t[s][isLast] = transition{draining, drain} // it was no request
 		t[s][isSwitched] = transition{tunnel, nothing}
 	}
-	t[waiting][isGranted] = transition{serving, nothing}
-	for _, s := range []state{waiting, serving} {
-		t[s][gotEnd] = transition{s, tell}
-		t[s][gotReset] = transition{s, tell}
-		t[s][isAnswered] = transition{isIdle, await}
-		t[s][isLast] = transition{draining, drain}
-		t[s][isSwitched] = transition{tunnel, nothing}
-	}
+	t[serving][gotEnd] = transition{serving, tell}
+	t[serving][gotReset] = transition{serving, tell}
+	t[serving][isAnswered] = transition{isIdle, nothing}
+	t[serving][isLast] = transition{draining, drain}
+	t[serving][isSwitched] = transition{tunnel, nothing}
 	t[tunnel][gotReset] = transition{tunnel, tell} // each side may end alone
 	t[draining][gotReset] = transition{draining, end}
 	t[draining][timedOut] = transition{draining, end}

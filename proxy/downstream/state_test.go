@@ -13,7 +13,7 @@ func TestTransitions(t *testing.T) {
 	want := make(map[[2]int]transition)
 	for _, r := range []row{
 		{isNew, gotBytes, transition{inHead, nothing}},
-		{isNew, gotHead, transition{waiting, serve}},
+		{isNew, gotHead, transition{serving, nothing}},
 		{isNew, timedOut, transition{isNew, end}},
 		{isNew, isFull, transition{isNew, end}},
 		{isNew, isLast, transition{draining, drain}}, // it was no request
@@ -21,31 +21,23 @@ func TestTransitions(t *testing.T) {
 		{isNew, byUs, transition{closed, tell}},
 
 		{isIdle, gotBytes, transition{inHead, boundHead}},
-		{isIdle, gotHead, transition{waiting, serve}},
+		{isIdle, gotHead, transition{serving, nothing}},
 		{isIdle, timedOut, transition{isIdle, end}},
 		{isIdle, isFull, transition{isIdle, end}},
 		{isIdle, isLast, transition{draining, drain}},
 		{isIdle, isSwitched, transition{tunnel, nothing}},
 		{isIdle, byUs, transition{closed, tell}},
 
-		{inHead, gotHead, transition{waiting, serve}}, // its time goes on with more bytes
+		{inHead, gotHead, transition{serving, nothing}}, // its time goes on with more bytes
 		{inHead, timedOut, transition{inHead, end}},
 		{inHead, isFull, transition{inHead, end}},
 		{inHead, isLast, transition{draining, drain}},
 		{inHead, isSwitched, transition{tunnel, nothing}},
 		{inHead, byUs, transition{closed, tell}},
 
-		{waiting, isGranted, transition{serving, nothing}},
-		{waiting, gotEnd, transition{waiting, tell}},
-		{waiting, gotReset, transition{waiting, tell}},
-		{waiting, isAnswered, transition{isIdle, await}}, // a refusal
-		{waiting, isLast, transition{draining, drain}},
-		{waiting, isSwitched, transition{tunnel, nothing}},
-		{waiting, byUs, transition{closed, tell}},
-
 		{serving, gotEnd, transition{serving, tell}},
 		{serving, gotReset, transition{serving, tell}},
-		{serving, isAnswered, transition{isIdle, await}},
+		{serving, isAnswered, transition{isIdle, nothing}}, // a refusal, too
 		{serving, isLast, transition{draining, drain}},
 		{serving, isSwitched, transition{tunnel, nothing}},
 		{serving, byUs, transition{closed, tell}},

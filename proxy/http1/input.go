@@ -5,16 +5,13 @@ import (
 	"sync"
 )
 
-// Sizes of the buffers that are lent. A larger one is made for its head.
-const (
-	minBuffer = 2 << 10
-	maxLent   = 16 << 10
-)
+// minBuffer is the size of the smallest buffers that are lent.
+const minBuffer = 2 << 10
 
 // buffer is a lent one.
 type buffer struct{ b []byte }
 
-// lent has buffers of 2, 4, 8 and 16 KiB.
+// lent has buffers of 2, 4, 8 and 16 KiB. A larger one is made for its head.
 var lent [4]sync.Pool
 
 func lend(size int) *buffer {

@@ -58,8 +58,6 @@ const (
 	Linked
 	// Proved: long packets pass both ways.
 	Proved
-	// Acked: the other end has acknowledged messages.
-	Acked
 )
 
 // Event is something that has happened. Data belongs to it until the next call of Receive,

@@ -69,13 +69,6 @@ func (l *Link) Commit(buf []byte) error {
 // Queued returns how many messages are not acknowledged.
 func (l *Link) Queued() int { return int(l.last - l.acked) }
 
-// Last returns the number of the newest message, and Acked the number of the newest message that is
-// acknowledged.
-func (l *Link) Last() uint64 { return l.last }
-
-// Acked is described at Last.
-func (l *Link) Acked() uint64 { return l.acked }
-
 // Unsent calls yield with each message that has never been given to a connection.
 func (l *Link) Unsent(yield func(message []byte)) {
 	number, at := l.acked, l.head

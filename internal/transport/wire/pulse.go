@@ -55,10 +55,7 @@ func (c *Conn) Proved() bool { return c.proved }
 // RTT returns the smoothed round-trip time, 0 while it is unknown.
 func (c *Conn) RTT() time.Duration { return c.rtt }
 
-// Ping asks the other end for a sign of life. Its answer comes with an acknowledgement.
-func (c *Conn) Ping() { c.pingDue = true }
-
-// Challenge is Ping, and the other end owes the answer.
+// Challenge asks the other end for a sign of life, which it owes then.
 func (c *Conn) Challenge() { c.pingDue, c.expecting = true, true }
 
 // Owed reports whether the other end owes something: an acknowledgement, an answer, a sign that

@@ -110,7 +110,6 @@ func (c *Conn) take(now time.Duration, f *frame) error {
 		if err := c.link.ack(f.id); err != nil {
 			return fmt.Errorf("%w: %w", ErrProtocol, err)
 		}
-		c.event(Event{Kind: Acked})
 	case typePadding:
 	}
 	return nil

@@ -104,7 +104,7 @@ func TestUrgentBehindBulk(t *testing.T) {
 			var asked, came int
 			var longest time.Duration
 			step := func(now time.Duration) {
-				for c.messages && link.Last() > 0 && len(link.buf)-link.next < 4<<20 || c.messages && now == 0 && link.Last() < 1000 {
+				for c.messages && link.last > 0 && len(link.buf)-link.next < 4<<20 || c.messages && now == 0 && link.last < 1000 {
 					if err := link.Commit(append(link.Begin(), filler(1, 40)...)); err != nil {
 						t.Fatal(err)
 					}
@@ -174,7 +174,7 @@ func TestNeverAcknowledges(t *testing.T) {
 			var due []time.Duration
 			for now := time.Duration(0); now < 20*time.Second && err == nil; now += 10 * time.Millisecond {
 				if link.Queued() == 0 {
-					if err := put(link, link.Last()+1, c.size); err != nil {
+					if err := put(link, link.last+1, c.size); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -207,9 +207,9 @@ func TestNeverAcknowledges(t *testing.T) {
 				err, over = a.Tick(now), now
 			}
 			if errors.Is(err, ErrSilent) != c.ends {
-				t.Errorf("after %v: %v, with %d messages", over, err, link.Last())
+				t.Errorf("after %v: %v, with %d messages", over, err, link.last)
 			}
-			if !c.ends && link.Acked() == 0 {
+			if !c.ends && link.acked == 0 {
 				t.Error("no message was acknowledged")
 			}
 			if c.ends && over > 5*time.Second {
