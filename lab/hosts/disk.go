@@ -82,6 +82,7 @@ func (h *Host) Hangs() bool { return h.disk.hangs }
 // Unhang lets the disk go on.
 func (h *Host) Unhang() {
 	if h.disk.hangs = false; h.disk.ended {
+		h.disk.ended = false
 		h.After(0, sim.Timer{Kind: timerDisk})
 	}
 }

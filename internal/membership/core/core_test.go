@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"flag"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -589,6 +590,77 @@ func TestSomeAreCutOffAndAnotherLeaves(t *testing.T) {
 		all((*hosts.Host).Unhang, w.Heal)
 		leaves.Start()
 		w.until(3*w.lease, func() bool { return w.whole(w.hosts...) && len(stay[0].Core.Voters()) == n })
+	}
+}
+
+// Of two gateways and a witness the one that does not lead is cut off, and its connection still stands. The leader leaves:
+// it hands over to the witness, which answers.
+func TestHandsOverToWhoAnswers(t *testing.T) {
+	for seed := range uint64(10) {
+		w := newWorld(t, seed, 3, 10*time.Second, ms, nil)
+		w.hosts[2].Witness = true
+		for _, h := range w.hosts {
+			w.after(w.random(300*ms), h.Start)
+		}
+		w.until(20*time.Second, func() bool {
+			l := w.Leader()
+			return w.whole(w.hosts...) && len(w.hosts[0].Core.Voters()) == 3 && l != nil && !l.Witness
+		})
+		l := w.Leader()
+		for _, h := range w.hosts {
+			if cut := w.hosts[1-l.Index]; h != cut {
+				apart(cut, h, w.Cut)
+			}
+		}
+		w.run(w.lease / 4)
+		l.Step(core.Leave{})
+		w.until(w.lease*2/5, func() bool { return l.Left })
+	}
+}
+
+// Two of five are cut off, and two others leave, one after the other. The last goes on alone.
+func TestTwoLeaveOneAfterTheOther(t *testing.T) {
+	for seed := range uint64(40) {
+		w := started(t, seed, 5, 3*time.Second)
+		w.until(20*time.Second, func() bool { return len(w.hosts[0].Core.Voters()) == 5 })
+		order := w.Rand().Perm(5)
+		for _, i := range order[:2] {
+			for _, h := range w.hosts {
+				if h.Index != i {
+					apart(w.hosts[i], h, w.Cut)
+				}
+			}
+		}
+		w.run(w.random(w.lease))
+		for _, i := range order[2:4] {
+			w.hosts[i].Step(core.Leave{})
+			w.until(2*w.lease, func() bool { return w.hosts[i].Left })
+			w.run(w.random(w.lease))
+		}
+		w.run(2 * w.lease)
+		if !w.whole(w.hosts[order[4]]) {
+			t.Fatalf("seed %d: the last one does not go on%s", seed, w.state())
+		}
+	}
+}
+
+// A hello may say anything of how far the log is agreed on: of entries that are not here it is not believed.
+func TestNonsenseInHello(t *testing.T) {
+	w := started(t, 1, 3, time.Second)
+	l := w.Leader()
+	o := w.other(l)
+	l.Kill()
+	w.until(2*w.lease, func() bool { return o.Core.Leader() == 0 })
+	before, _ := o.Core.Applied()
+	x := w.hosts[3-l.Index-o.Index]
+	for _, index := range []uint64{before.Index + 1, 1 << 32, 1 << 63, 1<<63 + 1000, math.MaxUint64} {
+		for _, term := range []uint64{0, before.Term, math.MaxUint64} {
+			hello := &core.Hello{Name: x.Name, Boot: x.Boot, Cluster: w.View().Cluster, Agreed: core.Position{Index: index, Term: term}}
+			o.Step(core.Received{From: x.Core.ID(), Message: core.Message{Hello: hello}})
+		}
+	}
+	if after, _ := o.Core.Applied(); after != before {
+		t.Errorf("%v is agreed on, and %v was", after, before)
 	}
 }
 

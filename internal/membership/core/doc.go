@@ -71,7 +71,7 @@
 //	a leader is silent after                   L/3 + up to L/6, or .6 L since a renewal was sent that it granted
 //	a process is gone                          no connection, or at the leader no renewal for a third of
 //	                                           the lease; and three dials have failed
-//	a server is not alive to its leader        no answer to it for a third of the lease
+//	a server is not alive to its leader        no answer to it for L/3
 //	a change of the votes waits                until all that are alive have answered since it was due
 //	a leader whose disk hangs leads for        3/4 of a lease
 //	from there to asking for votes             L/50 + up to L/20

@@ -43,6 +43,9 @@ func (c *Core) handOver() {
 			continue
 		}
 		rank := 1 + c.rand.IntN(64)
+		if c.takesPart(id) {
+			rank += 256
+		}
 		// One that has to stay out may be whom the others reach.
 		if m, in := c.member(id); in && (c.leaving || c.rand.IntN(2) == 0) {
 			rank += 128

@@ -51,7 +51,7 @@ func (c *Core) beginLead() {
 		began: -time.Hour, entries: make(map[[entryHeader]byte]time.Duration), done: make(map[[entryHeader]byte]time.Duration),
 		out: make(map[string]time.Duration),
 	}
-	for _, p := range c.peers.conns {
+	for _, p := range c.peers.conns { // nobody was asked before
 		p.answered = c.now
 	}
 	c.log(slog.LevelDebug, "elected", slog.Uint64("term", c.l.term))

@@ -41,7 +41,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "whoever has a connection is alive", File: "voters.go",
-			Old:    "p != nil && c.now-p.answered < c.lease()/3",
+			Old:    "p != nil && c.now-p.answered < c.pacing()/3",
 			New:    "p != nil",
 			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
 		},
@@ -62,6 +62,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "if first != l.want {",
 			New:    "if l.wanted == 0 {",
 			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
+		},
+		{
+			Name: "a hello is believed of what is not here", File: "rollcall.go",
+			Old:    "p.Index > c.last().Index || p.Index <= c.agreed().Index",
+			New:    "p.Index <= c.agreed().Index",
+			Caught: "out of range", By: "^TestNonsenseInHello$",
+		},
+		{
+			Name: "who leaves hands over to the lost", File: "handover.go",
+			Old:    "rank += 256",
+			New:    "rank += 0",
+			Caught: "not in order", By: "^TestHandsOverToWhoAnswers$",
 		},
 		{
 			Name: "only leaders tell what is agreed on", File: "rollcall.go",

@@ -388,7 +388,7 @@ func (c *Core) sendRaft(m *pb.Message) {
 		return // it takes in no entries, so a leader must not count on it
 	}
 	if m.GetType() == pb.MsgHeartbeat && slices.Contains(c.conf.GetLearners(), uint64(to)) {
-		if c.now-p.beat < c.lease()/6 {
+		if c.now-p.beat < c.pacing()/6 {
 			return
 		}
 		p.beat = c.now

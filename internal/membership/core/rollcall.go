@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -96,8 +95,10 @@ func (c *Core) heardHello(from ID, h *Hello) {
 // votes are taken; those know, so they do not stand, and have entries that it lacks, so they do not vote for it. Raft
 // hears what is agreed on from leaders only, so this is the heartbeat of a leader that nobody knows.
 func (c *Core) believeAgreed(p Position) {
-	term, err := c.stored.log.Term(p.Index)
-	if c.state == raft.StateLeader || err != nil || term != p.Term || p.Index <= c.agreed().Index {
+	if p.Index > c.last().Index || p.Index <= c.agreed().Index {
+		return
+	}
+	if term, err := c.stored.log.Term(p.Index); err != nil || term != p.Term {
 		return
 	}
 	_ = c.node.Step(&pb.Message{Type: pb.MsgHeartbeat.Enum(), To: new(uint64(c.id)), Term: new(c.Term()), Commit: new(p.Index)})

@@ -50,7 +50,7 @@ func (c *Core) assess() []leader.Server {
 // that a host is gone, or that nothing passes one way.
 func (c *Core) takesPart(id ID) bool {
 	p := c.peers.conns[id]
-	return id == c.id || p != nil && c.now-p.answered < c.lease()/3
+	return id == c.id || p != nil && c.now-p.answered < c.pacing()/3
 }
 
 // allAnswer reports that each voter that takes part has answered since this step is the first that is wanted. One that was
@@ -107,7 +107,6 @@ func (c *Core) reconcileVoters() {
 			servers = slices.Delete(servers, i, i+1)
 		case leader.Nothing:
 		}
-		c.log(slog.LevelDebug, "voters change", slog.String("step", string(step.Do)), slog.String("name", c.nameOf(serverID(step.Server))))
 		if votes(servers)%2 == 1 || left || step.Do == leader.Remove || len(l.out) > 0 {
 			odd = len(cc.Changes)
 		}
@@ -115,8 +114,11 @@ func (c *Core) reconcileVoters() {
 	// An even number of votes tolerates no more losses than one fewer, so nobody is made a voter
 	// alone.
 	cc.Changes = cc.Changes[:odd]
+	l.want = leader.Step{} // what is due later is asked about anew
 	if len(cc.Changes) > 0 {
-		l.want = leader.Step{}
+		for _, one := range cc.Changes {
+			c.log(slog.LevelDebug, "voters change", slog.Any("change", one.GetType()), slog.String("name", c.nameOf(ID(one.GetNodeId()))))
+		}
 		c.changeConf(cc)
 	}
 }

@@ -113,8 +113,10 @@ func NextStep(servers []Server) Step {
 		target = max(target, leastVoters)
 	}
 	for _, s := range servers {
-		if s.gone() && (!s.Voter || s.Left) && committable(servers, Step{Remove, s.ID}) {
-			return Step{Remove, s.ID}
+		if s.gone() && (!s.Voter || s.Left) {
+			if step := TakeOut(servers, s.ID); step.Do != Nothing {
+				return step
+			}
 		}
 	}
 	for _, s := range servers {
@@ -146,7 +148,7 @@ func TakeOut(servers []Server, id string) Step {
 	if committable(servers, out) {
 		return out
 	}
-	for _, s := range servers {
+	for _, s := range slices.Backward(servers) {
 		if s.Voter && !s.Alive && committable(servers, Step{Demote, s.ID}) {
 			return Step{Demote, s.ID}
 		}

@@ -78,8 +78,9 @@ func TestNextStep(t *testing.T) {
 		{"A* bx C", "remove b"},       //
 		{"A* Bx- C- D", "remove b"},   // a majority of the rest is alive
 		{"A* Bx C- D- E", "demote d"}, // without b, 2 of 4 would be alive: first one of the dead
-		{"A* Bx C=!", "remove c"},     // b leaves while c is lost: without c's vote a could not go on
+		{"A* Bx C=!", "demote c"},     // b leaves while c is lost: without c's vote a could not go on
 		{"A* Bx c=!", "remove b"},     //
+		{"A* Bx C~- d~-", "demote c"}, // the second of five that leaves, with two just lost
 		{"A* Bx C~", "demote c"},      //
 		{"A* Bx C-", "demote c"},      //
 
@@ -117,7 +118,7 @@ func TestTakeOut(t *testing.T) {
 		{"A* B C=!", "b", "demote c"}, // then a majority is left
 		{"A* B c=!", "b", "remove b"},
 		{"A* B- C-", "b", ""}, // nothing can be agreed on
-		{"A* B C- D- E", "b", "demote c"},
+		{"A* B C- D- E", "b", "demote d"},
 		{"A* B C", "d", ""},
 	} {
 		got := TakeOut(readServers(tt.servers), tt.out)
