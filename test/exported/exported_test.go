@@ -26,7 +26,8 @@ var kits = []string{
 // forTests are names that only tests of other packages use.
 var forTests = []string{
 	"internal/admin.TicketsPath", "internal/config.Parse", "internal/demo.HoldHeader", "internal/journal.Journal.Fail", "internal/journal.Journal.Mark",
-	"internal/journal.Journal.Tag", "internal/journal.OS", "internal/membership/views.Pool.UpstreamK", "internal/pace.Burst", "internal/transport/wire.MaxMessage",
+	"internal/journal.Journal.Tag", "internal/journal.OS", "internal/membership/views.Pool.UpstreamK", "internal/pace.Burst", "internal/transport/wire.Link.Queued",
+	"internal/transport/wire.MaxMessage",
 	"kmutex.Machine.Clone", "kmutex.NewTokenSet", "proxy.Slot", "replication.Replica.Absorbed", "replication.Replica.Records",
 	"proxy/http1.Head.AuthorityIn", "proxy/http1.Head.ID", "proxy/http1.Head.Len", "proxy/http1.Head.Method", "proxy/http1.Head.NameIn",
 	"proxy/http1.Head.TargetIn", "proxy/http1.Head.ValueIn", "proxy/http1.NewInput",

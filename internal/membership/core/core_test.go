@@ -337,7 +337,6 @@ func TestLeasesOfTheLeaderBefore(t *testing.T) {
 			}
 		}
 		w.run(w.lease)
-		t.Log(seed, w.state())
 		l.Kill()
 		w.run(3 * w.lease)
 	}
