@@ -49,22 +49,26 @@ func newUpstream(m *Metrics, requests counters, pool, url string) *Upstream {
 	return u
 }
 
-// Ended counts an ended request. header is the time until the answer's header; 0: none came.
-func (u *Upstream) Ended(r Result, header time.Duration) {
+// Ended counts an ended request, and returns what it adds to the pool's. header is the time until the answer's header;
+// 0: none came.
+func (u *Upstream) Ended(r Result, header time.Duration) Recent {
 	u.total[r].Inc()
 	at := u.headers.now().Sub(u.headers.started)
 	if header > 0 {
 		u.headers.observe(at, header)
 	}
-	switch {
-	case r == ResultLeft:
-	case r.Failed():
-		u.last.count(at, Recent{Ended: 1, Failed: 1})
-	case r == Result5xx:
-		u.last.count(at, Recent{Ended: 1, Errors: 1})
-	default:
-		u.last.count(at, Recent{Ended: 1})
+	var recent Recent
+	if r != ResultLeft {
+		recent.Ended = 1
 	}
+	if r.Failed() {
+		recent.Failed = 1
+	}
+	if r == Result5xx {
+		recent.Errors = 1
+	}
+	u.last.count(at, recent)
+	return recent
 }
 
 // Recent returns the counts of the requests that ended in the last 60 seconds.

@@ -205,10 +205,7 @@ func (l leaving) Call(ctx context.Context, to transport.To, q transport.Question
 
 // A pool may have any name: what is logged about it keeps nothing else from the log.
 func TestPoolNamedDisk(t *testing.T) {
-	g, err := New(Config{Observer: noObserver{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := New(Config{Observer: noObserver{}})
 	defer g.cancel()
 	p := newPool(&g.env, "disk", g.memoryOf("disk"))
 	p.out.isMissed(&kmutex.Envelope{}, errSilent)

@@ -46,10 +46,7 @@ func newAlone(tb testing.TB, k int, binding admission.Binding) *Gateway {
 		Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
 		Pools: []membership.Pool{{Name: testPool, K: k, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
 	}}
-	g, err := New(Config{Observer: noObserver{}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	g := New(Config{Observer: noObserver{}})
 	g.Start(a, a, nil)
 	tb.Cleanup(func() {
 		if err := g.Close(); err != nil {

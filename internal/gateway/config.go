@@ -3,8 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,9 +11,6 @@ import (
 	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
-
-// errConfig: a Config that cannot work.
-var errConfig = errors.New("bad configuration")
 
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.
@@ -131,18 +126,6 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
-}
-
-// Validate returns what is wrong with c.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Observer == nil {
-		errs = append(errs, errors.New("Observer is nil: set one"))
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("%w: %w", errConfig, errors.Join(errs...))
-	}
-	return nil
 }
 
 // PoolConfig is what this gateway alone decides about a pool. Package kgate has checked it.

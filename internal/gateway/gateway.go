@@ -29,10 +29,7 @@ var _ transport.Handler = (*Gateway)(nil)
 
 // New returns a gateway that admits nothing until a view tells it its pools. It
 // is ready to be the links' handler, but does nothing by itself before Start.
-func New(cfg Config) (*Gateway, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
+func New(cfg Config) *Gateway {
 	g := &Gateway{pools: pools{
 		env:    env{cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, started: time.Now()},
 		limits: maps.Clone(cfg.Pools), barred: make(map[string][]string), drivers: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
@@ -42,7 +39,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.standing.pools, g.standing.writer.pools, g.tickets.pools = &g.pools, &g.pools, &g.pools
 	g.tickets.polls = polls{pools: &g.pools, of: make(map[pollKey]*poll), watches: make(map[uint64]*watch), at: make(map[string]map[pollKey]*watch)}
 	g.tickets.watchers.of = make(map[string]map[uint64]context.CancelFunc)
-	return g, nil
+	return g
 }
 
 // Start follows the views and serves the other gateways, until Close. Fleet answers what they

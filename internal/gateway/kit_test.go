@@ -129,10 +129,7 @@ func (f *fleet) start() *node {
 		fleet: f, inbox: make(chan delivery, 1<<16), done: make(chan struct{}),
 		changed: make(chan struct{}), seen: new(membership.View), until: time.Now().Add(always),
 	}
-	g, err := New(Config{Pools: map[string]PoolConfig{testPool: f.cfg}, Observer: noObserver{}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	g := New(Config{Pools: map[string]PoolConfig{testPool: f.cfg}, Observer: noObserver{}})
 	n.Gateway = g
 	n.Start(n, n, nil)
 	n.wg.Go(n.receive)

@@ -49,10 +49,7 @@ func TestMissingTicketsAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		var logged bytes.Buffer
-		g, err := New(Config{DataDir: dir, Observer: noObserver{}, Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelError}))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := New(Config{DataDir: dir, Observer: noObserver{}, Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelError}))})
 		before, g.views = mark, noting{mark: &mark}
 		g.standing.writer.load("c")
 		g.cancel()

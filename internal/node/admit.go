@@ -122,25 +122,16 @@ func (o requestObserver) Done(r *proxy.Record) {
 		p.Upstream(r.FirstByte)
 	}
 	var recent telemetry.Recent
-	result, sent := resultOf(r)
-	switch {
-	case r.Outcome.Refused():
-		recent.Refused++
+	if result, sent := resultOf(r); sent {
+		recent = p.AddUpstream(*r.UpstreamURL).Ended(result, r.FirstByte)
+	}
+	if r.Outcome.Refused() {
+		recent.Refused = 1
 		if r.Outcome == admission.QueueFull.Outcome() {
-			recent.Full++
+			recent.Full = 1
 		}
-	case !sent || result == telemetry.ResultLeft:
-	case result.Failed():
-		recent.Ended, recent.Failed = 1, 1
-	case result == telemetry.Result5xx:
-		recent.Ended, recent.Errors = 1, 1
-	default:
-		recent.Ended++
 	}
 	p.Count(recent)
-	if sent {
-		p.AddUpstream(*r.UpstreamURL).Ended(result, r.FirstByte)
-	}
 }
 
 // resultOf returns the result of a request at its upstream, and whether it was sent to an upstream.

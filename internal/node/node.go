@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/internal/transport"
-	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -66,9 +64,6 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 
 func (n *Node) start() error {
 	for _, p := range n.cfg.Pools {
-		if p.K > kmutex.MaxK {
-			return fmt.Errorf("pool %q has k %d: at most %d are possible", p.Name, p.K, kmutex.MaxK)
-		}
 		n.cfg.Metrics.AddPool(p.Name)
 	}
 	for _, cause := range transport.Causes() {
@@ -78,10 +73,7 @@ func (n *Node) start() error {
 		n.cfg.Logger.Warn("other users of this machine can replace what is in the data_dir", slog.String("cause", why))
 	}
 	n.peers = &peers{cfg: n.cfg}
-	var err error
-	if n.pools, err = newPools(n.cfg, n.peers, func(pool, upstream string) { n.data.handler.Suspect(pool, upstream) }); err != nil {
-		return err
-	}
+	n.pools = newPools(n.cfg, n.peers, func(pool, upstream string) { n.data.handler.Suspect(pool, upstream) })
 	if err := n.startPeers(); err != nil {
 		return err
 	}
@@ -95,6 +87,7 @@ func (n *Node) start() error {
 	n.pools.start(admin.NewPeerHandler(admin.Config{Source: n.report, Lines: n.report, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger}))
 	n.undo = append(n.undo, n.pools.gateway.Close)
 	n.cfg.Metrics.SetSource(n.report)
+	var err error
 	n.admin, err = admin.NewHandler(admin.Config{
 		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Exposed, Tickets: n.pools.gateway, Client: n.data.handler.ClientKey,
 		Control: control{n.peers.cluster, n.pools, n.drainOnly, n.askToLeave, n.cfg.Reload}, Tokens: n.cfg.AdminTokens,

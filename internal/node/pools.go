@@ -26,13 +26,13 @@ type pools struct {
 }
 
 // newPools returns pools that are ready for links and do nothing before start.
-func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) (*pools, error) {
-	g, err := gateway.New(gateway.Config{
+func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) *pools {
+	g := gateway.New(gateway.Config{
 		Suspect: suspect,
 		Pools:   cfg.limits(), DataDir: cfg.DataDir,
 		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger,
 	})
-	return &pools{gateway: g, peers: p, log: cfg.Logger, servers: &servers{pools: cfg.Pools, lookUp: proxy.LookUp}}, err
+	return &pools{gateway: g, peers: p, log: cfg.Logger, servers: &servers{pools: cfg.Pools, lookUp: proxy.LookUp}}
 }
 
 // start follows the cluster. fleet answers the calls of other gateways.
