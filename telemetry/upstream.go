@@ -31,8 +31,8 @@ func ResultOf(status int) Result {
 	return ResultBroken
 }
 
-// Failed reports whether the upstream gave no answer.
-func (r Result) Failed() bool { return r == ResultDial || r == ResultTimeout || r == ResultBroken }
+// failed reports whether the upstream gave no answer.
+func (r Result) failed() bool { return r == ResultDial || r == ResultTimeout || r == ResultBroken }
 
 // Upstream counts for one upstream of a pool. It is safe for concurrent use.
 type Upstream struct {
@@ -61,7 +61,7 @@ func (u *Upstream) Ended(r Result, header time.Duration) Recent {
 	if r != ResultLeft {
 		recent.Ended = 1
 	}
-	if r.Failed() {
+	if r.failed() {
 		recent.Failed = 1
 	}
 	if r == Result5xx {
