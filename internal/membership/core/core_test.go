@@ -592,8 +592,8 @@ func TestSomeAreCutOffAndAnotherLeaves(t *testing.T) {
 	}
 }
 
-// Of two gateways and a witness the one that does not lead is cut off, and its connection still stands. The leader leaves:
-// it hands over to the witness, which answers.
+// There are two gateways and a witness. The gateway that does not lead is cut off; the connection to it still stands. The
+// leader leaves, and hands over to the witness, which answers.
 func TestHandsOverToWhoAnswers(t *testing.T) {
 	for seed := range uint64(10) {
 		w := newWorld(t, seed, 3, 10*time.Second, ms, nil)

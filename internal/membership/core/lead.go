@@ -34,7 +34,7 @@ type leadership struct {
 	out map[string]time.Duration
 	// joining is when a gateway's join was proposed, by name.
 	joining map[string]time.Duration
-	// want is the change of the voters that is wanted first, and wanted since when.
+	// want is the first change of the votes that is due, and wanted since when it is.
 	want   leader.Step
 	wanted time.Duration
 	// changing is when a change of the voters was proposed; 0: none is under way.
