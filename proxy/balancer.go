@@ -95,18 +95,27 @@ func (b *balancer) bestLocked(tried []*backend, healthy bool) *backend {
 	return best
 }
 
-// settled ends the wait for the header of an answer from u: it has come, or it will not. It is
-// called once after each pick.
-func (b *balancer) settled(u *backend, answered bool) {
+// settled ends the wait for the header of an answer from u. It is called once after each pick.
+func (b *balancer) settled(u *backend, how settling) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u.unanswered--
-	if now := time.Now(); answered {
+	switch now := time.Now(); how {
+	case settlingAnswered:
 		u.quiet, u.gaveUp, u.answered = now, time.Time{}, now
-	} else {
+	case settlingGaveUp:
 		u.gaveUp = now
 	}
 }
+
+// settling is how the wait for the header of an answer ends.
+type settling int
+
+const (
+	settlingAnswered settling = iota // it has come
+	settlingGaveUp                   // client or gateway waits no longer, or the upstream has ended the connection
+	settlingLost                     // the slot is lost: this says nothing of the upstream
+)
 
 // quietGap is how long nobody may wait for an answer of an upstream that has given none, and what
 // it was quiet for before still counts, without the gap: all that waited may have timed out at once.

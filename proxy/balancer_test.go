@@ -149,23 +149,31 @@ func TestQuiet(t *testing.T) {
 			}
 		}
 		ask := func() { b.pick(nil) }
-		settle := func(answered bool) { b.settled(u, answered); b.done(u, verdictNone, nil) }
+		settle := func(how settling) { b.settled(u, how); b.done(u, verdictNone, nil) }
 		ask()
 		time.Sleep(10 * time.Second)
 		ask()
 		quiet(10*time.Second, 2)
-		settle(false)
-		settle(false)
+		settle(settlingGaveUp)
+		settle(settlingGaveUp)
 		quiet(0, 0)
 		time.Sleep(time.Second)
 		ask()
 		quiet(10*time.Second, 1) // a second without anybody who waits
-		settle(true)
+		settle(settlingAnswered)
 		ask()
 		quiet(0, 1)
-		settle(false)
+		settle(settlingGaveUp)
 		time.Sleep(time.Minute)
 		ask()
 		quiet(0, 1)
+		settle(settlingAnswered)
+		for range 10 { // a gateway that loses its lease again and again
+			ask()
+			time.Sleep(3 * time.Second)
+			quiet(3*time.Second, 1)
+			settle(settlingLost)
+			time.Sleep(time.Second)
+		}
 	})
 }

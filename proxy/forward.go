@@ -126,7 +126,11 @@ func (ex *exchange) try(r *http1.Request, u *backend) {
 	ex.rec.Upstream, ex.rec.UpstreamURL, ex.rec.DialFailed = u.name, &u.configured, false
 	defer func() {
 		if !at.settled {
-			ex.route.balancer.settled(u, false)
+			how := settlingGaveUp
+			if ex.hold.aborted() == errLost {
+				how = settlingLost
+			}
+			ex.route.balancer.settled(u, how)
 		}
 		ex.route.balancer.done(u, at.verdict, ex.failure)
 	}()
@@ -207,7 +211,7 @@ func (ex *exchange) answer(out *upstream.Request, res *upstream.Response) error 
 	if res.StatusCode >= http.StatusInternalServerError {
 		ex.attempt.out.verdict = verdictError
 	}
-	ex.route.balancer.settled(ex.attempt.backend.Load(), true)
+	ex.route.balancer.settled(ex.attempt.backend.Load(), settlingAnswered)
 	ex.rec.FirstByte = time.Since(ex.admitted())
 	ex.rec.UpstreamStatus = res.StatusCode
 	if res.StatusCode == http.StatusSwitchingProtocols {

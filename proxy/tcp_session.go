@@ -288,8 +288,8 @@ func (se *session) dial(ctx context.Context, u *backend) *upstream.Tunnel {
 	b := se.route.balancer
 	se.backend, se.rec.Upstream, se.rec.UpstreamURL, se.rec.DialFailed = u, u.name, &u.configured, false
 	tunnel, err := u.client.Tunnel(ctx)
-	b.settled(u, err == nil)
 	if err == nil {
+		b.settled(u, settlingAnswered)
 		b.reached(u)
 		se.rec.Outcome, se.failure = admission.OutcomeAdmitted, nil
 		se.rec.NewConns++
@@ -298,12 +298,16 @@ func (se *session) dial(ctx context.Context, u *backend) *upstream.Tunnel {
 	se.failure = err
 	var dial *upstream.DialError
 	if !errors.As(err, &dial) {
+		how := settlingGaveUp
 		if errors.Is(err, upstream.ErrLapsed) {
 			se.hold.abort(errLost)
+			how = settlingLost
 		}
+		b.settled(u, how)
 		b.done(u, verdictNone, nil)
 		return nil
 	}
+	b.settled(u, settlingGaveUp)
 	b.done(u, verdictFailed, err)
 	se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
 	se.logFailure(context.Background())

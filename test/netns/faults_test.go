@@ -85,9 +85,6 @@ func (w *world) start(t *testing.T, opt cluster.Options) {
 		opt.Pools = append(opt.Pools, cluster.Pool{Name: "wide", K: wideK, Upstream: url, Settings: "binding: early"})
 	}
 	w.cluster = cluster.Start(t, opt)
-	if w.widens {
-		w.cluster.Causes("upstream is silent") // who loses its lease again and again aborts what it would answer
-	}
 	w.cluster.WatchStatus(t)
 	w.load = cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: 12, Dial: w.Dial})
 	cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: longK, Path: "/long/", Patience: time.Minute, Dial: w.Dial})
