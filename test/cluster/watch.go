@@ -147,6 +147,8 @@ func (f *facts) judgeTrouble(t told, text string) string {
 		return ofOther(" does not answer")
 	case strings.HasPrefix(text, "This gateway was lost"):
 		return unless(len(f.of(t.gateway)) > 1 || f.admits(t.gateway, t.answered), "it has had one")
+	case strings.Contains(text, " to answer, usually "):
+		return "" // measured
 	case strings.Contains(text, ": the client "): // there is one, which has all places
 		return "no other client waits, and no queue is full"
 	case strings.HasPrefix(text, "One more loss"), strings.HasPrefix(text, "No majority"), strings.HasPrefix(text, "No gateway leads"),
