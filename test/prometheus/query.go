@@ -18,7 +18,7 @@ type Series struct {
 }
 
 // client keeps no connections: tests count goroutines.
-var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // get asks Prometheus's API and decodes the data of the answer.
 func (p *Prometheus) get(ctx context.Context, path string, params url.Values, data any) error {
