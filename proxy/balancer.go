@@ -105,6 +105,7 @@ func (b *balancer) settled(u *backend, how settling) {
 		u.quiet, u.gaveUp, u.answered = now, time.Time{}, now
 	case settlingGaveUp:
 		u.gaveUp = now
+	case settlingLost:
 	}
 }
 

@@ -48,12 +48,12 @@ type http1Conn struct {
 	unsure bool // the server speaks HTTP/2, and has not said that it speaks HTTP/1.1, too
 
 	// Of the exchange.
-	sent    bool   // some of the request may have been sent
-	before  uint64 // bytes that were sent before it
-	began   bool   // a byte of the answer has been read
-	upload  *upload
-	ctx     Context     // the request's, if it is one; else nil
-	stop    func() bool // stops watching another context
+	sent   bool   // some of the request may have been sent
+	before uint64 // bytes that were sent before it
+	began  bool   // a byte of the answer has been read
+	upload *upload
+	ctx    Context     // the request's, if it is one; else nil
+	stop   func() bool // stops watching another context
 }
 
 func newHTTP1(cfg *Config, raw *conn, stream net.Conn, keep func(*http1Conn)) *http1Conn {

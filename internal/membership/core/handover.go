@@ -23,6 +23,18 @@ func (c *Core) match(id ID) (index uint64) {
 	return index
 }
 
+// hasAll reports that a server has acknowledged the whole log to this leader, as far as was looked lately: a look takes as
+// long for one server as for all, and each of many asks for it twice a second.
+func (c *Core) hasAll(id ID) bool {
+	l, last := c.l, c.last().Index
+	if l.matches[id] != last && c.now >= l.matched+c.tick() {
+		l.matched = c.now
+		clear(l.matches)
+		c.node.WithProgress(func(other uint64, _ raft.ProgressType, p tracker.Progress) { l.matches[ID(other)] = p.Match })
+	}
+	return l.matches[id] == last
+}
+
 // stays reports that there is a connection to a process, which does not leave.
 func (c *Core) stays(id ID) bool {
 	p := c.peers.conns[id]

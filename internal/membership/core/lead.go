@@ -37,6 +37,9 @@ type leadership struct {
 	// want is the first change of the votes that is due, and wanted since when it is.
 	want   leader.Step
 	wanted time.Duration
+	// matches is how much of the log each server had acknowledged at the time matched.
+	matches map[ID]uint64
+	matched time.Duration
 	// changing is when a change of the voters was proposed; 0: none is under way.
 	changing time.Duration
 	// dead is since when servers are not alive, and away since when they have no member.
@@ -49,7 +52,7 @@ func (c *Core) beginLead() {
 		term: c.Term(), joining: make(map[string]time.Duration),
 		tickAt: c.now + c.tick(), judgeAt: c.now, lookAt: c.now, dead: make(map[ID]time.Duration), away: make(map[ID]time.Duration),
 		began: -time.Hour, entries: make(map[[entryHeader]byte]time.Duration), done: make(map[[entryHeader]byte]time.Duration),
-		out: make(map[string]time.Duration),
+		out: make(map[string]time.Duration), matches: make(map[ID]uint64),
 	}
 	for _, p := range c.peers.conns { // nobody was asked before
 		p.answered = c.now

@@ -46,9 +46,9 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
 		},
 		{
-			Name: "whose disk hangs is alive", File: "raft.go",
-			Old:    "m.GetType() == pb.MsgAppResp || c.match(from) == last",
-			New:    "last > 0",
+			Name: "whose disk hangs is alive", File: "handover.go",
+			Old:    "return l.matches[id] == last",
+			New:    "return last > 0",
 			Caught: "not in order|does not go on", By: "^TestSomeAreCutOffAndAnotherLeaves$",
 		},
 		{

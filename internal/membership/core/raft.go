@@ -119,8 +119,8 @@ func (c *Core) receiveRaft(from ID, said *Hello, m *pb.Message) {
 		}
 	case pb.MsgAppResp, pb.MsgHeartbeatResp:
 		// Heartbeats are answered without the disk. It may hang if the end of the log is not there.
-		p, last := c.peers.conns[from], c.last().Index
-		if c.l != nil && p != nil && m.GetTerm() == term && (m.GetType() == pb.MsgAppResp || c.match(from) == last) {
+		p := c.peers.conns[from]
+		if c.l != nil && p != nil && m.GetTerm() == term && (m.GetType() == pb.MsgAppResp || c.hasAll(from)) {
 			p.answered = c.now
 		}
 	default:
