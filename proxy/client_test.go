@@ -56,10 +56,11 @@ func TestClientAddr(t *testing.T) {
 type asker struct {
 	refuser
 	clients []string
+	spans   []string
 }
 
 func (a *asker) Acquire(ctx context.Context, req admission.Request) (Slot, error) {
-	a.clients = append(a.clients, req.Client)
+	a.clients, a.spans = append(a.clients, req.Client), append(a.spans, req.Span)
 	return a.refuser.Acquire(ctx, req)
 }
 
@@ -85,6 +86,16 @@ func TestClientKeyOfAName(t *testing.T) {
 	} {
 		if got := tt.pool.ClientKey(tt.name); got != tt.want {
 			t.Errorf("header %q: %q is %q, want %q", tt.pool.ClientHeader, tt.name, got, tt.want)
+		}
+	}
+	h, err := New(Config{Admitter: new(asker), Pools: []Pool{{Name: "p", ClientHeader: "Authorization"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for pool, want := range map[string]string{"p": digest("bearer gold"), "unknown": digest("Bearer  gold")} {
+		if got := h.ClientKey(pool, "Bearer  gold"); got != want {
+			t.Errorf("pool %s: %q, want %q", pool, got, want)
 		}
 	}
 }

@@ -270,3 +270,19 @@ func FuzzTraceParent(f *testing.F) {
 		}
 	})
 }
+
+// TestMiddlewareInSpan: a request of Middleware is in the span that the program has begun for it.
+func TestMiddlewareInSpan(t *testing.T) {
+	a := new(asker)
+	h, err := New(Config{Admitter: a, Pools: []Pool{{Name: "p"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	r := httptest.NewRequest("GET", "/", http.NoBody)
+	h.Middleware("p", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r.WithContext(trace.ContextWithSpanContext(r.Context(), sc)))
+	if want := spanBytes(sc); len(a.spans) != 1 || a.spans[0] != want {
+		t.Errorf("spans %q, want %q", a.spans, want)
+	}
+}
