@@ -17,7 +17,10 @@ import (
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
-const patience = 30 * time.Second
+const (
+	patience   = 30 * time.Second
+	headerTime = 10 * time.Second // the default ReadHeaderTimeout
+)
 
 // recorder is an Observer that keeps the records.
 type recorder struct {
@@ -71,7 +74,8 @@ func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Conf
 	t.Helper()
 	g := &gateway{t: t, sem: newSemaphore(t, k), records: newRecorder()}
 	g.upstream = httptest.NewUnstartedServer(upstream)
-	g.metered = &meteredListener{Listener: g.upstream.Listener}
+	_ = g.upstream.Listener.Close()
+	g.metered = &meteredListener{Listener: listen(t)}
 	g.upstream.Listener = g.metered
 	g.upstream.Config.Protocols = new(http.Protocols)
 	g.upstream.Config.Protocols.SetHTTP1(true)
@@ -95,6 +99,14 @@ func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Conf
 func (g *gateway) serve(cfg Config) {
 	t := g.t
 	t.Helper()
+	if n := memoryOf(t); n != nil {
+		for i := range cfg.Pools {
+			cfg.Pools[i].Transport.dialer = n
+		}
+		for i := range cfg.Routes {
+			cfg.Routes[i].Transport.dialer = n
+		}
+	}
 	var err error
 	if g.handler, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -102,15 +114,12 @@ func (g *gateway) serve(cfg Config) {
 	if g.server, err = downstream.NewServer(downstream.Config{Handler: g.handler}); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	g.addr = l.Addr().String()
 	g.url = "http://" + g.addr
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(l) }()
-	tr := &http.Transport{DisableCompression: true}
+	tr := &http.Transport{DisableCompression: true, DialContext: dialerOf(t).DialContext}
 	g.client = &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()
@@ -185,11 +194,25 @@ func (g *gateway) dial() *rawConn {
 
 func (g *gateway) dialBy(d *net.Dialer) *rawConn {
 	g.t.Helper()
+	if n := memoryOf(g.t); n != nil {
+		return g.speak(n.dialFrom(g.t.Context(), ipOf(d.LocalAddr), g.addr))
+	}
 	network := "tcp"
 	if filepath.IsAbs(g.addr) {
 		network = "unix"
 	}
-	conn, err := d.Dial(network, g.addr)
+	return g.speak(d.Dial(network, g.addr))
+}
+
+func ipOf(addr net.Addr) net.IP {
+	if addr == nil {
+		return net.IPv4(127, 0, 0, 1)
+	}
+	return addr.(*net.TCPAddr).IP
+}
+
+func (g *gateway) speak(conn net.Conn, err error) *rawConn {
+	g.t.Helper()
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -250,7 +273,10 @@ func (g *gate) awaitEntered(t testing.TB) *http.Request {
 
 func startHandler(t testing.TB, h http.HandlerFunc) *url.URL {
 	t.Helper()
-	s := httptest.NewServer(h)
+	s := httptest.NewUnstartedServer(h)
+	_ = s.Listener.Close()
+	s.Listener = listen(t)
+	s.Start()
 	t.Cleanup(s.Close)
 	return mustURL(t, s.URL)
 }

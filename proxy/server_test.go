@@ -29,10 +29,7 @@ func (g *gateway) listen(cfg downstream.Config, wrap ...func(net.Listener) net.L
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	l := listen(g.t)
 	g.addr = l.Addr().String()
 	for _, f := range wrap {
 		l = f(l)
