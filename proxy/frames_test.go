@@ -76,23 +76,25 @@ func TestHalfFrames(t *testing.T) {
 		}), 5, false},
 	} {
 		for _, secure := range []bool{false, true} {
-			t.Run(c.name+map[bool]string{true: ", TLS"}[secure], inVirtualTime(func(t *testing.T) {
-				up := newGate()
-				g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
-				dial := g.dial
-				if secure {
-					g.serveTLS(downstream.Config{})
-					dial = func() *rawConn { return g.dialTLS("h2") }
-				}
-				conn := dial()
-				conn.send(string(c.sent[:len(c.sent)-c.cut]))
-				began := time.Now()
-				_, err := io.Copy(io.Discard, conn.br) // patience ends it
-				if took := time.Since(began); errors.Is(err, os.ErrDeadlineExceeded) == c.ends || c.ends && took != headerTime {
-					t.Errorf("%v after %v", err, took)
-				}
-				close(up.proceed)
-			}))
+			t.Run(c.name+map[bool]string{true: ", TLS"}[secure], func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T) {
+					up := newGate()
+					g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+					dial := g.dial
+					if secure {
+						g.serveTLS(downstream.Config{})
+						dial = func() *rawConn { return g.dialTLS("h2") }
+					}
+					conn := dial()
+					conn.send(string(c.sent[:len(c.sent)-c.cut]))
+					began := time.Now()
+					_, err := io.Copy(io.Discard, conn.br) // patience ends it
+					if took := time.Since(began); errors.Is(err, os.ErrDeadlineExceeded) == c.ends || c.ends && took != headerTime {
+						t.Errorf("%v after %v", err, took)
+					}
+					close(up.proceed)
+				})
+			})
 		}
 	}
 }

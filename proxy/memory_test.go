@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// inVirtualTime returns a test that runs in a bubble, with a network of its own. Time passes there only
-// while everybody waits, so limits are reached to the instant, on any machine. What the kernel knows
-// of a socket, nobody knows of these connections.
-func inVirtualTime(test func(*testing.T)) func(*testing.T) {
-	return func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			memories.Store(t, &memory{listeners: make(map[string]*memoryListener)})
-			t.Cleanup(func() { memories.Delete(t) })
-			test(t)
-		})
-	}
+// inVirtualTime runs a test in a bubble, with a network of its own. Time passes there only while
+// everybody waits, so limits are reached to the instant, on any machine. What the kernel knows of a
+// socket, nobody knows of these connections.
+func inVirtualTime(t *testing.T, test func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		memories.Store(t, &memory{listeners: make(map[string]*memoryListener)})
+		t.Cleanup(func() { memories.Delete(t) })
+		test(t)
+	})
 }
 
 var memories sync.Map // testing.TB to *memory
