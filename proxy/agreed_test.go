@@ -420,7 +420,7 @@ func TestAgreedUpstreams(t *testing.T) {
 
 // TestUnreachableTCP: the same for a TCP connection.
 func TestUnreachableTCP(t *testing.T) {
-	second := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.WriteString(c, "hello") })
+	second := newTCPUpstream(t, func(c socket) { _, _ = io.WriteString(c, "hello") })
 	first := "tcp://" + freeAddr(t)
 	s := &shared{t: t, upstreams: []string{first, second.url.String()}, changed: make(chan struct{}), held: make(map[*sharedSlot]bool)}
 	g := newTCPGateway(t, 1, []*url.URL{mustURL(t, first)}, func(cfg *Config) {

@@ -119,9 +119,9 @@ func (c *rawConn) leave(how string) {
 	var err error
 	switch how {
 	case "closes its side":
-		err = tcp.(*net.TCPConn).CloseWrite()
+		err = tcp.(socket).CloseWrite()
 	case "resets":
-		if err = tcp.(*net.TCPConn).SetLinger(0); err == nil {
+		if err = tcp.(socket).SetLinger(0); err == nil {
 			err = tcp.Close()
 		}
 	default:

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -89,7 +88,7 @@ func TestAdmissionFails(t *testing.T) {
 // request's body still comes.
 func TestUpstreamBreaksUploadOff(t *testing.T) {
 	for _, resets := range []bool{false, true} {
-		up := newTCPUpstream(t, func(c *net.TCPConn) {
+		up := newTCPUpstream(t, func(c socket) {
 			_, _ = http.ReadRequest(bufio.NewReader(c))
 			tcpstate.ResetOnClose(c, resets)
 		})

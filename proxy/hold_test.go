@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -272,7 +271,7 @@ func TestSlowDownload(t *testing.T) {
 		func(c *Config) { c.Pools[0].HoldIdle = idle })
 	c := g.dial()
 	// With less, packets that the system drops would decide how fast it is.
-	if err := c.Conn.(*net.TCPConn).SetReadBuffer(128 << 10); err != nil {
+	if err := c.Conn.(socket).SetReadBuffer(128 << 10); err != nil {
 		t.Fatal(err)
 	}
 	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")

@@ -180,6 +180,14 @@ func (c meteredConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// socket is a connection of TCP, or of the network in its place.
+type socket interface {
+	net.Conn
+	CloseWrite() error
+	SetLinger(sec int) error
+	SetReadBuffer(bytes int) error
+}
+
 // rawConn is a client that speaks for itself.
 type rawConn struct {
 	net.Conn
@@ -291,4 +299,27 @@ func (w without) Do(req *upstream.Request, _ upstream.Caller) (*upstream.Respons
 		return nil, err
 	}
 	return &upstream.Response{Response: res, Fields: adapt.Fields(res.Header)}, nil
+}
+
+// pauses are those between the steps of somebody who must not be late, where time is real.
+type pauses struct {
+	last    time.Time
+	longest atomic.Int64
+}
+
+func (p *pauses) sleep(d time.Duration) {
+	time.Sleep(d)
+	now := time.Now()
+	if !p.last.IsZero() {
+		p.longest.Store(max(p.longest.Load(), int64(now.Sub(p.last))))
+	}
+	p.last = now
+}
+
+// excuse skips the test if one of them was longer: then the machine has stood, and nothing is shown.
+func (p *pauses) excuse(t testing.TB, than time.Duration) {
+	t.Helper()
+	if longest := time.Duration(p.longest.Load()); longest > than {
+		t.Skipf("this machine stood for %v", longest)
+	}
 }

@@ -293,7 +293,7 @@ func TestSlowReaderKeepsItsAnswer(t *testing.T) {
 				}
 				server, done := g.listen(cfg), make(chan error, 1)
 				c := g.dial()
-				_ = c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+				_ = c.Conn.(socket).SetReadBuffer(16 << 10)
 				if over == "TLS" {
 					c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 				}
@@ -345,7 +345,7 @@ func TestSilentReaderDelaysNoEnd(t *testing.T) {
 			g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 300_000)) }))
 			server := g.listen(downstream.Config{ReadHeaderTimeout: time.Minute})
 			c := g.dial()
-			_ = c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+			_ = c.Conn.(socket).SetReadBuffer(16 << 10)
 			if c.send(over); over == "" {
 				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 			} else {

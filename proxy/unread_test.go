@@ -192,7 +192,7 @@ func TestHalfClosedClientStalls(t *testing.T) {
 		c := g.dialUnread()
 		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		time.Sleep(300 * time.Millisecond) // until the connection is full
-		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		_ = c.Conn.(socket).CloseWrite()
 		g.records.next(t)
 		g.sem.await(0, 0)
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -23,7 +22,7 @@ func TestHalfClose(t *testing.T) {
 	c.send(upgradeRequest)
 	c.response()
 	c.send("last words")
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+	if err := c.Conn.(socket).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(c.br); err != nil || string(b) != "last words" {
@@ -44,7 +43,7 @@ func TestUpstreamHalfCloses(t *testing.T) {
 		defer conn.Close()
 		_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nthat is all")
 		_ = brw.Flush()
-		_ = conn.(meteredConn).Conn.(*net.TCPConn).CloseWrite()
+		_ = conn.(meteredConn).Conn.(socket).CloseWrite()
 		b, _ := io.ReadAll(brw)
 		heard <- string(b)
 	}))
@@ -134,7 +133,7 @@ func TestUpgradeHalfClosed(t *testing.T) {
 			if res := c.response(); res.StatusCode != 101 {
 				t.Fatalf("%s, body %q: got %v", name, body, res.Status)
 			}
-			_ = c.Conn.(*net.TCPConn).CloseWrite()
+			_ = c.Conn.(socket).CloseWrite()
 			if rest, err := io.ReadAll(c.br); string(rest) != "late" || err != nil {
 				t.Errorf("%s, body %q: read %q, %v", name, body, rest, err)
 			}
