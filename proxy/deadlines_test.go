@@ -145,7 +145,6 @@ func TestNoBodiesFillConnections(t *testing.T) {
 // TestStalledClients: on a route without a pool, a client that neither sends what it
 // has announced nor reads what it asked for is cut off; the upstream may take its time.
 func TestStalledClients(t *testing.T) {
-	const stall = 20 * time.Second
 	for _, tt := range []struct {
 		request string
 		status  int // 0: the answer is broken off

@@ -73,9 +73,8 @@ func mustURL(t testing.TB, s string) *url.URL {
 func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Config)) *gateway {
 	t.Helper()
 	g := &gateway{t: t, sem: newSemaphore(t, k), records: newRecorder()}
-	g.upstream = httptest.NewUnstartedServer(upstream)
-	_ = g.upstream.Listener.Close()
-	g.metered = &meteredListener{Listener: listen(t)}
+	g.upstream = unstarted(t, upstream)
+	g.metered = &meteredListener{Listener: g.upstream.Listener}
 	g.upstream.Listener = g.metered
 	g.upstream.Config.Protocols = new(http.Protocols)
 	g.upstream.Config.Protocols.SetHTTP1(true)
@@ -279,11 +278,14 @@ func (g *gate) awaitEntered(t testing.TB) *http.Request {
 	}
 }
 
+// unstarted returns a server on the test's network.
+func unstarted(t testing.TB, h http.Handler) *httptest.Server {
+	return &httptest.Server{Listener: listen(t), Config: &http.Server{Handler: h}}
+}
+
 func startHandler(t testing.TB, h http.HandlerFunc) *url.URL {
 	t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	_ = s.Listener.Close()
-	s.Listener = listen(t)
+	s := unstarted(t, h)
 	s.Start()
 	t.Cleanup(s.Close)
 	return mustURL(t, s.URL)

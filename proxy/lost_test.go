@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -38,7 +37,7 @@ func (b *safeBuffer) into(c *Config) { c.Logger = slog.New(slog.NewTextHandler(b
 
 // overTLS puts an HTTPS upstream, with HTTP/2 if h2, in the place of the pool's.
 func overTLS(t *testing.T, h2 bool, handler http.Handler) func(*Config) {
-	s := httptest.NewUnstartedServer(handler)
+	s := unstarted(t, handler)
 	s.EnableHTTP2 = h2
 	s.StartTLS()
 	t.Cleanup(s.Close)

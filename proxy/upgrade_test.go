@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -121,7 +120,7 @@ func TestUpgradeHalfClosed(t *testing.T) {
 		time.Sleep(late)
 		_, _ = io.WriteString(conn, "late")
 	}))
-	foreign := httptest.NewUnstartedServer(g.handler)
+	foreign := unstarted(t, g.handler)
 	foreign.Config.ConnContext = downstream.ConnContext
 	foreign.Start()
 	defer foreign.Close()
@@ -194,7 +193,7 @@ func TestUpgradesSpoilNoUpstream(t *testing.T) {
 		"none, and it goes on so": {"http", "GET /ws HTTP/1.1\r\nHost: h\r\nWanted: echo\r\n\r\n", 502},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			one := unstarted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Upgrade")+r.Header.Get("Wanted") == "" {
 					_, _ = io.WriteString(w, "one")
 					return
