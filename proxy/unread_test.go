@@ -59,7 +59,7 @@ func withFreeRoute(c *Config) {
 // connection loses it, with a pool soon after hold.max.
 func TestHTTP2ClientTakesNothing(t *testing.T) {
 	const limit = 10 * time.Second
-	for path, ends := range map[string]time.Duration{"/": limit + lastWord, "/free/": stall} {
+	for path, ends := range map[string]time.Duration{"/": limit + lastWord, "/free/": stall + lastWord, "pings": stall} {
 		t.Run(path, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
 				g := newGateway(t, 1, http.HandlerFunc(writeEndlessly), withFreeRoute, func(c *Config) {
@@ -71,6 +71,13 @@ func TestHTTP2ClientTakesNothing(t *testing.T) {
 				fr := http2.NewFramer(c, c)
 				_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
 				_ = fr.WriteWindowUpdate(0, 1<<30)
+				if path == "pings" {
+					for range 1000 {
+						_ = fr.WritePing(false, [8]byte{})
+					}
+					endAfter(t, server, ends)
+					return
+				}
 				if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", path), EndStream: true, EndHeaders: true}); err != nil {
 					t.Fatal(err)
 				}
