@@ -59,6 +59,7 @@ func (l splicedListener) Accept() (net.Conn, error) {
 // TestSplice: a long answer goes from connection to connection, byte for byte, and
 // both connections can be used again; a break on either side is known for what it is.
 func TestSplice(t *testing.T) {
+	t.Parallel()
 	body := make([]byte, 1<<20)
 	for i := range body {
 		body[i] = byte(rand.Uint32())

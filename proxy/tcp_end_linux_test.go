@@ -443,6 +443,7 @@ func TestSlowUpstreamIsNotIdle(t *testing.T) {
 // TestTCPClientLeavesDial: a client that leaves while its upstream does not answer frees
 // the slot long before the dial is given up, and no other upstream is dialled for it.
 func TestTCPClientLeavesDial(t *testing.T) {
+	t.Parallel()
 	deaf := deafAddress(t)
 	for _, how := range []string{"resets", "closes its side"} {
 		up := newTCPUpstream(t, banner)

@@ -105,6 +105,7 @@ func TestUpgrade(t *testing.T) {
 // TestUpgradeHalfClosed: a client that has closed its sending side gets the rest of the answer,
 // also where its request had a body, and in a program's own server.
 func TestUpgradeHalfClosed(t *testing.T) {
+	t.Parallel()
 	needDisconnectWatch(t)
 	const late = 300 * time.Millisecond // longer than it takes to notice that a client has left
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
