@@ -267,7 +267,7 @@ func TestHoldEnds(t *testing.T) {
 func TestSlowDownload(t *testing.T) {
 	t.Parallel()
 	needDisconnectWatch(t) // what needs the kernel, too
-	const idle, perSecond = 500 * time.Millisecond, 300 << 10
+	const idle, perSecond = 500 * time.Millisecond, 1200 << 10
 	var longest pauses
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, endless{}) }),
 		func(c *Config) { c.Pools[0].HoldIdle = idle })
