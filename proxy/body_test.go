@@ -15,39 +15,41 @@ import (
 // TestContinueAfterAdmission: a client that waits for 100 Continue gets it only
 // once it is admitted, and its body goes through.
 func TestContinueAfterAdmission(t *testing.T) {
-	up := newGate()
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			up.pass(r)
-			return
-		}
-		_, _ = io.Copy(w, r.Body)
-	}))
-	first := g.dial()
-	first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t)
+	inVirtualTime(t, func(t *testing.T) {
+		up := newGate()
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				up.pass(r)
+				return
+			}
+			_, _ = io.Copy(w, r.Body)
+		}))
+		first := g.dial()
+		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t)
 
-	second := g.dial()
-	second.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-	g.sem.await(1, 1)
-	if err := second.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	// Nothing may come; that it would have come by now can only be had by time.
-	var netErr net.Error
-	if b, err := second.br.Peek(1); !errors.As(err, &netErr) || !netErr.Timeout() {
-		t.Fatalf("%q, %v before admission", b, err)
-	}
-	_ = second.SetReadDeadline(time.Now().Add(patience))
-	close(up.proceed)
-	if res := second.response(); res.StatusCode != 100 {
-		t.Fatalf("status %d, want 100", res.StatusCode)
-	}
-	second.send("hello")
-	res := second.response()
-	if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
-		t.Errorf("status %d, body %q", res.StatusCode, b)
-	}
+		second := g.dial()
+		second.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		g.sem.await(1, 1)
+		if err := second.SetReadDeadline(time.Now().Add(patience / 2)); err != nil {
+			t.Fatal(err)
+		}
+		// Nothing may come; that it would have come by now can only be had by time.
+		var netErr net.Error
+		if b, err := second.br.Peek(1); !errors.As(err, &netErr) || !netErr.Timeout() {
+			t.Fatalf("%q, %v before admission", b, err)
+		}
+		_ = second.SetReadDeadline(time.Now().Add(patience))
+		close(up.proceed)
+		if res := second.response(); res.StatusCode != 100 {
+			t.Fatalf("status %d, want 100", res.StatusCode)
+		}
+		second.send("hello")
+		res := second.response()
+		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
+			t.Errorf("status %d, body %q", res.StatusCode, b)
+		}
+	})
 }
 
 // TestContinueRefused: a refused client is never told to send its body.

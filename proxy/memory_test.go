@@ -19,7 +19,7 @@ import (
 func inVirtualTime(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		memories.Store(t, &memory{listeners: make(map[string]*memoryListener)})
+		memories.Store(t, &memory{listeners: make(map[string]*memoryListener), port: 50_000})
 		t.Cleanup(func() { memories.Delete(t) })
 		test(t)
 	})
