@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -35,12 +36,14 @@ func memoryOf(t testing.TB) *memory {
 }
 
 // listen listens on loopback, or on what the test has in its place.
-func listen(t testing.TB) net.Listener {
+func listen(t testing.TB) net.Listener { return listenAt(t, "127.0.0.1:0") }
+
+func listenAt(t testing.TB, addr string) net.Listener {
 	t.Helper()
 	if n := memoryOf(t); n != nil {
-		return n.listen()
+		return n.listen(netip.MustParseAddrPort(addr))
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,16 +65,20 @@ type memory struct {
 	port      int // that was given last
 }
 
-// address returns one with a port that nobody has. The caller holds mu.
+// addressLocked returns one with a port that nobody has. The caller holds mu.
 func (n *memory) addressLocked(ip net.IP) *net.TCPAddr {
 	n.port++
 	return &net.TCPAddr{IP: ip, Port: n.port}
 }
 
-func (n *memory) listen() *memoryListener {
+func (n *memory) listen(at netip.AddrPort) *memoryListener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := &memoryListener{addr: n.addressLocked(net.IPv4(127, 0, 0, 1)), backlog: make(chan *memoryConn, 128), closed: make(chan struct{})}
+	addr := net.TCPAddrFromAddrPort(at)
+	if addr.Port == 0 {
+		addr = n.addressLocked(addr.IP)
+	}
+	l := &memoryListener{addr: addr, backlog: make(chan *memoryConn, 128), closed: make(chan struct{})}
 	n.listeners[l.addr.String()] = l
 	return l
 }
