@@ -201,32 +201,34 @@ func (g *gateway) post(body string) (status int, said string) {
 func TestUnreachable(t *testing.T) {
 	for name, path := range map[string]string{"without checks": "", "with checks": "/"} {
 		t.Run(name, func(t *testing.T) {
-			first, second := freeAddr(t), freeAddr(t)
-			serveAt(t, second, "second")
-			g, s := newShared(t, []string{"http://" + first, "http://" + second}, func(cfg *Config) {
-				cfg.Pools[0].Health.Path = path
+			inVirtualTime(t, func(t *testing.T) {
+				first, second := freeAddr(t), freeAddr(t)
+				serveAt(t, second, "second")
+				g, s := newShared(t, []string{"http://" + first, "http://" + second}, func(cfg *Config) {
+					cfg.Pools[0].Health.Path = path
+				})
+				if status, said := g.post("all of it"); status != http.StatusOK || said != "second all of it" {
+					t.Errorf("%d %q", status, said)
+				}
+				s.awaitBarred("http://" + first)
+				rec := g.records.next(t)
+				if rec.Outcome != admission.OutcomeAdmitted || rec.Upstream != second {
+					t.Errorf("%+v", rec)
+				}
+				up := g.handler.Upstreams()
+				if up[0].Healthy || up[0].Why == nil || !up[1].Healthy {
+					t.Errorf("%+v", up)
+				}
+				stop := serveAt(t, first, "first")
+				s.awaitBarred()
+				if status, said := g.post("x"); status != http.StatusOK || said != "first x" {
+					t.Errorf("%d %q", status, said)
+				}
+				stop() // and again
+				if status, said := g.post("y"); status != http.StatusOK || said != "second y" {
+					t.Errorf("%d %q", status, said)
+				}
 			})
-			if status, said := g.post("all of it"); status != http.StatusOK || said != "second all of it" {
-				t.Errorf("%d %q", status, said)
-			}
-			s.awaitBarred("http://" + first)
-			rec := g.records.next(t)
-			if rec.Outcome != admission.OutcomeAdmitted || rec.Upstream != second {
-				t.Errorf("%+v", rec)
-			}
-			up := g.handler.Upstreams()
-			if up[0].Healthy || up[0].Why == nil || !up[1].Healthy {
-				t.Errorf("%+v", up)
-			}
-			stop := serveAt(t, first, "first")
-			s.awaitBarred()
-			if status, said := g.post("x"); status != http.StatusOK || said != "first x" {
-				t.Errorf("%d %q", status, said)
-			}
-			stop() // and again
-			if status, said := g.post("y"); status != http.StatusOK || said != "second y" {
-				t.Errorf("%d %q", status, said)
-			}
 		})
 	}
 }

@@ -118,42 +118,44 @@ func TestSmuggling(t *testing.T) {
 // TestNoRequestAfterBrokenBody: what follows a body that is broken, or that the
 // upstream did not wait for, is never taken for a request.
 func TestNoRequestAfterBrokenBody(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/smuggled":
-			t.Error("the rest of a body reached the upstream as a request")
-		case "/early":
-			// Else this upstream itself would wait for the body first.
-			if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
-				t.Error(err)
+	inVirtualTime(t, func(t *testing.T) {
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/smuggled":
+				t.Error("the rest of a body reached the upstream as a request")
+			case "/early":
+				// Else this upstream itself would wait for the body first.
+				if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+					t.Error(err)
+				}
+				w.WriteHeader(http.StatusRequestEntityTooLarge)
+			default:
+				_, _ = io.Copy(io.Discard, r.Body)
 			}
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
-		default:
-			_, _ = io.Copy(io.Discard, r.Body)
+		}))
+		const hidden = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+		for _, raw := range []string{
+			"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + hidden,
+			"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX" + hidden,
+			"POST /early HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n" + hidden,
+			"POST /early HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n" + hidden,
+		} {
+			c := g.dial()
+			c.send(raw)
+			for kept := true; kept; {
+				res, err := http.ReadResponse(c.br, nil)
+				if err != nil {
+					break
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				if kept = !res.Close; kept {
+					t.Errorf("%.60q...: the connection is kept after %s", raw, res.Status)
+				}
+			}
+			_ = c.Close()
 		}
-	}))
-	const hidden = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
-	for _, raw := range []string{
-		"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + hidden,
-		"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX" + hidden,
-		"POST /early HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n" + hidden,
-		"POST /early HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n" + hidden,
-	} {
-		c := g.dial()
-		c.send(raw)
-		for kept := true; kept; {
-			res, err := http.ReadResponse(c.br, nil)
-			if err != nil {
-				break
-			}
-			_, _ = io.Copy(io.Discard, res.Body)
-			if kept = !res.Close; kept {
-				t.Errorf("%.60q...: the connection is kept after %s", raw, res.Status)
-			}
-		}
-		_ = c.Close()
-	}
-	g.sem.await(0, 0)
+		g.sem.await(0, 0)
+	})
 }
 
 // TestClientBodyBreaks: a body that cannot be read is the client's fault.

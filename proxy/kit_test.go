@@ -25,21 +25,24 @@ const (
 // recorder is an Observer that keeps the records.
 type recorder struct {
 	admitted chan time.Duration
-	done     chan Record
+	done     chan *Record
 }
 
 func newRecorder() *recorder {
-	return &recorder{admitted: make(chan time.Duration, 1<<16), done: make(chan Record, 1<<16)}
+	return &recorder{admitted: make(chan time.Duration, 1<<16), done: make(chan *Record, 1<<16)}
 }
 
 func (r *recorder) Admitted(rec *Record) { r.admitted <- rec.Wait }
-func (r *recorder) Done(rec *Record)     { r.done <- *rec }
+func (r *recorder) Done(rec *Record)     {
+	kept := *rec
+	r.done <- &kept
+}
 
 func (r *recorder) next(t testing.TB) Record {
 	t.Helper()
 	select {
 	case rec := <-r.done:
-		return rec
+		return *rec
 	case <-time.After(patience):
 		t.Fatal("no record of the request")
 		return Record{}
