@@ -33,7 +33,7 @@ func newRecorder() *recorder {
 }
 
 func (r *recorder) Admitted(rec *Record) { r.admitted <- rec.Wait }
-func (r *recorder) Done(rec *Record)     {
+func (r *recorder) Done(rec *Record) {
 	kept := *rec
 	r.done <- &kept
 }

@@ -132,7 +132,7 @@ func TestSplice(t *testing.T) {
 	t.Run("slow", func(t *testing.T) { // the time for the header is no time for the body
 		_, res := get("GET", "/slow")
 		up.awaitEntered(t)
-		time.Sleep(2 * headerTime)
+		time.Sleep(headerTime + headerTime/5)
 		up.proceed <- struct{}{}
 		if got, err := io.ReadAll(res.Body); err != nil || !bytes.Equal(got, body) {
 			t.Fatalf("%d bytes, %v", len(got), err)
