@@ -93,12 +93,12 @@ func TestOwnAnswers(t *testing.T) {
 // endAfter waits until the server's connections end, which takes exactly so long.
 func endAfter(t *testing.T, server *downstream.Server, want time.Duration) {
 	t.Helper()
-	time.Sleep(want - 1)
+	time.Sleep(want - time.Nanosecond)
 	synctest.Wait()
 	if server.Connections() == 0 {
 		t.Errorf("the connection has ended before %v", want)
 	}
-	time.Sleep(1)
+	time.Sleep(time.Nanosecond)
 	synctest.Wait()
 	if n := server.Connections(); n > 0 {
 		t.Errorf("%d connections are open after %v", n, want)
