@@ -162,10 +162,7 @@ func freeAddr(t testing.TB) string {
 	if runtime.GOOS == "linux" {
 		host = fmt.Sprintf("127.77.%d.%d", os.Getpid()%256, freeHosts.Add(1)%256)
 	}
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAt(t, host+":0")
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -173,10 +170,7 @@ func freeAddr(t testing.TB) string {
 // serveAt serves as an upstream that says its name, and what it was sent.
 func serveAt(t testing.TB, addr, name string) (stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAt(t, addr)
 	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = io.WriteString(w, name+" "+string(body))
@@ -207,32 +201,34 @@ func (g *gateway) post(body string) (status int, said string) {
 func TestUnreachable(t *testing.T) {
 	for name, path := range map[string]string{"without checks": "", "with checks": "/"} {
 		t.Run(name, func(t *testing.T) {
-			first, second := freeAddr(t), freeAddr(t)
-			serveAt(t, second, "second")
-			g, s := newShared(t, []string{"http://" + first, "http://" + second}, func(cfg *Config) {
-				cfg.Pools[0].Health.Path = path
+			inVirtualTime(t, func(t *testing.T) {
+				first, second := freeAddr(t), freeAddr(t)
+				serveAt(t, second, "second")
+				g, s := newShared(t, []string{"http://" + first, "http://" + second}, func(cfg *Config) {
+					cfg.Pools[0].Health.Path = path
+				})
+				if status, said := g.post("all of it"); status != http.StatusOK || said != "second all of it" {
+					t.Errorf("%d %q", status, said)
+				}
+				s.awaitBarred("http://" + first)
+				rec := g.records.next(t)
+				if rec.Outcome != admission.OutcomeAdmitted || rec.Upstream != second {
+					t.Errorf("%+v", rec)
+				}
+				up := g.handler.Upstreams()
+				if up[0].Healthy || up[0].Why == nil || !up[1].Healthy {
+					t.Errorf("%+v", up)
+				}
+				stop := serveAt(t, first, "first")
+				s.awaitBarred()
+				if status, said := g.post("x"); status != http.StatusOK || said != "first x" {
+					t.Errorf("%d %q", status, said)
+				}
+				stop() // and again
+				if status, said := g.post("y"); status != http.StatusOK || said != "second y" {
+					t.Errorf("%d %q", status, said)
+				}
 			})
-			if status, said := g.post("all of it"); status != http.StatusOK || said != "second all of it" {
-				t.Errorf("%d %q", status, said)
-			}
-			s.awaitBarred("http://" + first)
-			rec := g.records.next(t)
-			if rec.Outcome != admission.OutcomeAdmitted || rec.Upstream != second {
-				t.Errorf("%+v", rec)
-			}
-			up := g.handler.Upstreams()
-			if up[0].Healthy || up[0].Why == nil || !up[1].Healthy {
-				t.Errorf("%+v", up)
-			}
-			stop := serveAt(t, first, "first")
-			s.awaitBarred()
-			if status, said := g.post("x"); status != http.StatusOK || said != "first x" {
-				t.Errorf("%d %q", status, said)
-			}
-			stop() // and again
-			if status, said := g.post("y"); status != http.StatusOK || said != "second y" {
-				t.Errorf("%d %q", status, said)
-			}
 		})
 	}
 }
@@ -323,61 +319,62 @@ func TestUnreachableNoMore(t *testing.T) {
 
 // TestWaitAgainIsNoHold: the time that a request waits again does not count as its hold.
 func TestWaitAgainIsNoHold(t *testing.T) {
-	addr := freeAddr(t)
-	g, s := newShared(t, []string{"http://" + addr}, func(cfg *Config) {
-		cfg.Pools[0].HoldIdle, cfg.Pools[0].HoldMax = 200*time.Millisecond, 300*time.Millisecond
+	inVirtualTime(t, func(t *testing.T) {
+		addr := freeAddr(t)
+		g, s := newShared(t, []string{"http://" + addr}, func(cfg *Config) {
+			cfg.Pools[0].HoldIdle, cfg.Pools[0].HoldMax = 5*time.Second, 10*time.Second
+		})
+		time.AfterFunc(20*time.Second, func() { serveAt(t, addr, "late") })
+		if status, said := g.post("x"); status != http.StatusOK || said != "late x" {
+			t.Errorf("%d %q", status, said)
+		}
+		s.awaitBarred()
 	})
-	time.AfterFunc(600*time.Millisecond, func() { serveAt(t, addr, "late") })
-	if status, said := g.post("x"); status != http.StatusOK || said != "late x" {
-		t.Errorf("%d %q", status, said)
-	}
-	s.awaitBarred()
 }
 
 // TestFailsEachRequest: an upstream that breaks off one request after the other is barred, and
 // tried again.
 func TestFailsEachRequest(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+	inVirtualTime(t, func(t *testing.T) {
+		l := listen(t)
+		defer l.Close()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 1))
+				_ = conn.Close()
 			}
-			_, _ = conn.Read(make([]byte, 1))
-			_ = conn.Close()
+		}()
+		second := freeAddr(t)
+		serveAt(t, second, "second")
+		first := "http://" + l.Addr().String()
+		g, s := newShared(t, []string{first, "http://" + second}, func(cfg *Config) { cfg.Pools[0].Health.Interval = time.Second })
+		get := func() int {
+			res := g.do(g.request(http.MethodGet, "/"))
+			defer res.Body.Close()
+			return res.StatusCode
 		}
-	}()
-	second := freeAddr(t)
-	serveAt(t, second, "second")
-	first := "http://" + l.Addr().String()
-	g, s := newShared(t, []string{first, "http://" + second}, func(cfg *Config) { cfg.Pools[0].Health.Interval = time.Second })
-	get := func() int {
-		res := g.do(g.request(http.MethodGet, "/"))
-		defer res.Body.Close()
-		return res.StatusCode
-	}
-	for range 3 {
+		for range 3 {
+			if status := get(); status != http.StatusBadGateway {
+				t.Error(status) // it may have been seen there
+			}
+		}
+		if status, said := g.post("x"); status != http.StatusOK || said != "second x" {
+			t.Errorf("%d %q", status, said)
+		}
+		s.awaitBarred() // it takes connections
 		if status := get(); status != http.StatusBadGateway {
-			t.Error(status) // it may have been seen there
+			t.Error(status)
 		}
-	}
-	if status, said := g.post("x"); status != http.StatusOK || said != "second x" {
-		t.Errorf("%d %q", status, said)
-	}
-	s.awaitBarred() // it takes connections
-	if status := get(); status != http.StatusBadGateway {
-		t.Error(status)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bars != 2 { // one failure is enough now: it was barred before the answer
-		t.Errorf("barred %d times", s.bars)
-	}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.bars != 2 { // one failure is enough now: it was barred before the answer
+			t.Errorf("barred %d times", s.bars)
+		}
+	})
 }
 
 // TestAgreedUpstreams: what the gateways have agreed on counts, not the configuration, over
@@ -420,7 +417,7 @@ func TestAgreedUpstreams(t *testing.T) {
 
 // TestUnreachableTCP: the same for a TCP connection.
 func TestUnreachableTCP(t *testing.T) {
-	second := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.WriteString(c, "hello") })
+	second := newTCPUpstream(t, func(c socket) { _, _ = io.WriteString(c, "hello") })
 	first := "tcp://" + freeAddr(t)
 	s := &shared{t: t, upstreams: []string{first, second.url.String()}, changed: make(chan struct{}), held: make(map[*sharedSlot]bool)}
 	g := newTCPGateway(t, 1, []*url.URL{mustURL(t, first)}, func(cfg *Config) {
@@ -454,36 +451,35 @@ func TestAwayOverChanges(t *testing.T) {
 // TestSuspect: an upstream that another gateway could not reach is looked at here, without a
 // request, and one that takes connections and ends them counts as away.
 func TestSuspect(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ends atomic.Bool
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
+	inVirtualTime(t, func(t *testing.T) {
+		l := listen(t)
+		var ends atomic.Bool
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				if ends.Load() {
+					_ = c.Close()
+				}
 			}
-			if ends.Load() {
-				_ = c.Close()
-			}
-		}
-	}()
-	up := "http://" + l.Addr().String()
-	g, s := newShared(t, []string{up, "http://" + freeAddr(t)})
-	look := func() { g.handler.Suspect("p", up) }
-	look()
-	time.Sleep(200 * time.Millisecond)
-	s.awaitBarred()
-	ends.Store(true)
-	look()
-	s.awaitBarred(up)
-	ends.Store(false)
-	s.awaitBarred()
-	_ = l.Close()
-	look()
-	s.awaitBarred(up)
+		}()
+		up := "http://" + l.Addr().String()
+		g, s := newShared(t, []string{up, "http://" + freeAddr(t)})
+		look := func() { g.handler.Suspect("p", up) }
+		look()
+		time.Sleep(20 * time.Second)
+		s.awaitBarred()
+		ends.Store(true)
+		look()
+		s.awaitBarred(up)
+		ends.Store(false)
+		s.awaitBarred()
+		_ = l.Close()
+		look()
+		s.awaitBarred(up)
+	})
 }
 
 // TestBarredOverReload: what can be reached after a reload is not barred any longer.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -37,7 +36,7 @@ func TestUpstreamEndsBehindHead(t *testing.T) {
 					if resets && c.status == 200 {
 						t.Skip("it may overtake the answer")
 					}
-					up := newTCPUpstream(t, func(conn *net.TCPConn) {
+					up := newTCPUpstream(t, func(conn socket) {
 						_, _ = http.ReadRequest(bufio.NewReader(conn))
 						_, _ = io.WriteString(conn, c.answer)
 						tcpstate.AwaitDelivered(conn, patience, time.Time{})
@@ -77,7 +76,7 @@ func TestBrokenOff(t *testing.T) {
 		"malformed": {"5\r\nhello\r\nx\r\n", "chunk"},
 	} {
 		for _, version := range []string{"HTTP/1.0", "HTTP/1.1"} {
-			up := newTCPUpstream(t, func(conn *net.TCPConn) {
+			up := newTCPUpstream(t, func(conn socket) {
 				_, _ = http.ReadRequest(bufio.NewReader(conn))
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
 				tcpstate.AwaitDelivered(conn, patience, time.Time{})

@@ -88,9 +88,15 @@ func newBackend(u *url.URL, transport Transport, standing func() uint64) *backen
 
 // newClient returns the connections to one upstream.
 func newClient(u *url.URL, cfg Transport, standing func() uint64) *upstream.Client {
+	address := addressOf(u)
+	var dial func(context.Context) (net.Conn, error)
+	if cfg.dialer != nil {
+		dial = func(ctx context.Context) (net.Conn, error) { return cfg.dialer.DialContext(ctx, "tcp", address) }
+	}
 	return upstream.New(upstream.Config{
 		Scheme:                u.Scheme,
-		Address:               addressOf(u),
+		Address:               address,
+		Dial:                  dial,
 		Resolve:               cfg.Resolve,
 		TLS:                   cfg.TLS,
 		DialTimeout:           cfg.DialTimeout,

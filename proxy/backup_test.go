@@ -85,7 +85,7 @@ func TestBackup(t *testing.T) {
 
 // TestTCPBackup: the same for TCP connections.
 func TestTCPBackup(t *testing.T) {
-	up, backup := newTCPUpstream(t, banner), newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.WriteString(c, "backup") })
+	up, backup := newTCPUpstream(t, banner), newTCPUpstream(t, func(c socket) { _, _ = io.WriteString(c, "backup") })
 	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].Backup = []*url.URL{backup.url} })
 	c := g.dial()
 	c.expect("hello\n")

@@ -15,39 +15,41 @@ import (
 // TestContinueAfterAdmission: a client that waits for 100 Continue gets it only
 // once it is admitted, and its body goes through.
 func TestContinueAfterAdmission(t *testing.T) {
-	up := newGate()
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			up.pass(r)
-			return
-		}
-		_, _ = io.Copy(w, r.Body)
-	}))
-	first := g.dial()
-	first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t)
+	inVirtualTime(t, func(t *testing.T) {
+		up := newGate()
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				up.pass(r)
+				return
+			}
+			_, _ = io.Copy(w, r.Body)
+		}))
+		first := g.dial()
+		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t)
 
-	second := g.dial()
-	second.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-	g.sem.await(1, 1)
-	if err := second.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	// Nothing may come; that it would have come by now can only be had by time.
-	var netErr net.Error
-	if b, err := second.br.Peek(1); !errors.As(err, &netErr) || !netErr.Timeout() {
-		t.Fatalf("%q, %v before admission", b, err)
-	}
-	_ = second.SetReadDeadline(time.Now().Add(patience))
-	close(up.proceed)
-	if res := second.response(); res.StatusCode != 100 {
-		t.Fatalf("status %d, want 100", res.StatusCode)
-	}
-	second.send("hello")
-	res := second.response()
-	if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
-		t.Errorf("status %d, body %q", res.StatusCode, b)
-	}
+		second := g.dial()
+		second.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		g.sem.await(1, 1)
+		if err := second.SetReadDeadline(time.Now().Add(patience / 2)); err != nil {
+			t.Fatal(err)
+		}
+		// Nothing may come; that it would have come by now can only be had by time.
+		var netErr net.Error
+		if b, err := second.br.Peek(1); !errors.As(err, &netErr) || !netErr.Timeout() {
+			t.Fatalf("%q, %v before admission", b, err)
+		}
+		_ = second.SetReadDeadline(time.Now().Add(patience))
+		close(up.proceed)
+		if res := second.response(); res.StatusCode != 100 {
+			t.Fatalf("status %d, want 100", res.StatusCode)
+		}
+		second.send("hello")
+		res := second.response()
+		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
+			t.Errorf("status %d, body %q", res.StatusCode, b)
+		}
+	})
 }
 
 // TestContinueRefused: a refused client is never told to send its body.
@@ -116,42 +118,44 @@ func TestSmuggling(t *testing.T) {
 // TestNoRequestAfterBrokenBody: what follows a body that is broken, or that the
 // upstream did not wait for, is never taken for a request.
 func TestNoRequestAfterBrokenBody(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/smuggled":
-			t.Error("the rest of a body reached the upstream as a request")
-		case "/early":
-			// Else this upstream itself would wait for the body first.
-			if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
-				t.Error(err)
+	inVirtualTime(t, func(t *testing.T) {
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/smuggled":
+				t.Error("the rest of a body reached the upstream as a request")
+			case "/early":
+				// Else this upstream itself would wait for the body first.
+				if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+					t.Error(err)
+				}
+				w.WriteHeader(http.StatusRequestEntityTooLarge)
+			default:
+				_, _ = io.Copy(io.Discard, r.Body)
 			}
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
-		default:
-			_, _ = io.Copy(io.Discard, r.Body)
+		}))
+		const hidden = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+		for _, raw := range []string{
+			"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + hidden,
+			"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX" + hidden,
+			"POST /early HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n" + hidden,
+			"POST /early HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n" + hidden,
+		} {
+			c := g.dial()
+			c.send(raw)
+			for kept := true; kept; {
+				res, err := http.ReadResponse(c.br, nil)
+				if err != nil {
+					break
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				if kept = !res.Close; kept {
+					t.Errorf("%.60q...: the connection is kept after %s", raw, res.Status)
+				}
+			}
+			_ = c.Close()
 		}
-	}))
-	const hidden = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
-	for _, raw := range []string{
-		"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + hidden,
-		"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX" + hidden,
-		"POST /early HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n" + hidden,
-		"POST /early HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n" + hidden,
-	} {
-		c := g.dial()
-		c.send(raw)
-		for kept := true; kept; {
-			res, err := http.ReadResponse(c.br, nil)
-			if err != nil {
-				break
-			}
-			_, _ = io.Copy(io.Discard, res.Body)
-			if kept = !res.Close; kept {
-				t.Errorf("%.60q...: the connection is kept after %s", raw, res.Status)
-			}
-		}
-		_ = c.Close()
-	}
-	g.sem.await(0, 0)
+		g.sem.await(0, 0)
+	})
 }
 
 // TestClientBodyBreaks: a body that cannot be read is the client's fault.

@@ -411,33 +411,35 @@ func TestPlaceCookie(t *testing.T) {
 // TestManyPlaces: a browser that has many places gets no further page, but may come back
 // to those that it has.
 func TestManyPlaces(t *testing.T) {
-	b := newBrowsing(t)
-	first := b.start("/1")
-	b.up.awaitEntered(t)
-	res, _ := b.visit("/a")
-	cookie := cookieOf(t, res)
-	for i := range maxPlaces - 1 {
-		cookie += fmt.Sprintf("; %s%d=x", placeCookiePrefix, i)
-	}
-	if res, page := b.visit("/a", "Cookie", cookie); res.StatusCode != 503 || !strings.Contains(page, "<strong>7</strong>") {
-		t.Errorf("its own place: %v", res.Status)
-	}
-	next := b.start("/b", "Accept", accepts, "Cookie", cookie)
-	time.Sleep(20 * minWait) // it has tried to get a slot without a place
-	b.sem.await(1, 2)
-	b.places.mu.Lock()
-	if n := len(b.places.all); n != 1 {
-		t.Errorf("it has %d places", n)
-	}
-	b.places.mu.Unlock()
-	if err := b.places.EndTicket(t.Context(), "place-1"); err != nil {
-		t.Fatal(err)
-	}
-	close(b.up.proceed)
-	if got := <-next; got != "200 the answer to /b" {
-		t.Errorf("one more: %s", got)
-	}
-	<-first
+	inVirtualTime(t, func(t *testing.T) {
+		b := newBrowsing(t)
+		first := b.start("/1")
+		b.up.awaitEntered(t)
+		res, _ := b.visit("/a")
+		cookie := cookieOf(t, res)
+		for i := range maxPlaces - 1 {
+			cookie += fmt.Sprintf("; %s%d=x", placeCookiePrefix, i)
+		}
+		if res, page := b.visit("/a", "Cookie", cookie); res.StatusCode != 503 || !strings.Contains(page, "<strong>7</strong>") {
+			t.Errorf("its own place: %v", res.Status)
+		}
+		next := b.start("/b", "Accept", accepts, "Cookie", cookie)
+		time.Sleep(20 * minWait) // it has tried to get a slot without a place
+		b.sem.await(1, 2)
+		b.places.mu.Lock()
+		if n := len(b.places.all); n != 1 {
+			t.Errorf("it has %d places", n)
+		}
+		b.places.mu.Unlock()
+		if err := b.places.EndTicket(t.Context(), "place-1"); err != nil {
+			t.Fatal(err)
+		}
+		close(b.up.proceed)
+		if got := <-next; got != "200 the answer to /b" {
+			t.Errorf("one more: %s", got)
+		}
+		<-first
+	})
 }
 
 // TestOwnPage: a page that cannot be shown, or would never come back, is an error.

@@ -49,7 +49,7 @@ func TestClientLeaves(t *testing.T) {
 		get  = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 		post = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n"
 	)
-	for _, c := range []struct{ name, sent string }{
+	cases := []struct{ name, sent string }{
 		{"GET", get},
 		{"GET and CR", get + "\r"},
 		{"GET and CRLF", get + "\r\n"},
@@ -60,53 +60,45 @@ func TestClientLeaves(t *testing.T) {
 		{"POST with some of its body", post + strings.Repeat("x", 10_000)},
 		{"POST with its body and CR", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx\r"},
 		{"Expect", "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"},
-	} {
-		for _, secure := range []bool{false, true} {
+	}
+	for over, protocol := range map[string]string{"clear": "", "TLS": "http/1.1"} {
+		up := newGate()
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte("x"))
+			_ = http.NewResponseController(w).Flush()
+			up.pass(r)
+		}))
+		dial := g.dial
+		if protocol != "" {
+			g.serveTLS(downstream.Config{})
+			dial = func() *rawConn { return g.dialTLS(protocol) }
+		}
+		for _, c := range cases {
 			for _, how := range []string{"closes", "closes its side", "resets"} {
-				name := c.name + ", clear, " + how
-				if secure {
-					name = c.name + ", TLS, " + how
-				}
-				t.Run(name, func(t *testing.T) { testClientLeaves(t, c.sent, secure, how) })
+				t.Run(c.name+", "+over+", "+how, func(t *testing.T) {
+					g.t = t
+					served, waiting := dial(), dial()
+					served.send(c.sent)
+					up.awaitEntered(t)
+					waiting.send(c.sent)
+					g.sem.await(1, 1)
+					waiting.leave(how)
+					g.sem.await(1, 0)
+					if rec := g.records.next(t); rec.Outcome != admission.OutcomeClientGone || rec.Status != 499 {
+						t.Errorf("record %+v", rec)
+					}
+					served.response() // its answer has begun
+					served.leave(how)
+					g.sem.await(0, 0)
+					if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted {
+						t.Errorf("record %+v", rec)
+					}
+				})
 			}
 		}
+		g.t = t
+		close(up.proceed)
 	}
-}
-
-func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
-	up := newGate()
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("x"))
-		_ = http.NewResponseController(w).Flush()
-		up.pass(r)
-	}))
-	dial := g.dial
-	if secure {
-		g.serveTLS(downstream.Config{})
-		dial = func() *rawConn { return g.dialTLS("http/1.1") }
-	}
-	served, waiting := dial(), dial()
-	served.send(sent)
-	up.awaitEntered(t)
-	waiting.send(sent)
-	g.sem.await(1, 1)
-
-	began := time.Now()
-	waiting.leave(how)
-	g.sem.await(1, 0)
-	left := time.Since(began)
-	if rec := g.records.next(t); rec.Outcome != admission.OutcomeClientGone || rec.Status != 499 {
-		t.Errorf("record %+v", rec)
-	}
-	served.response() // its answer has begun
-	began = time.Now()
-	served.leave(how)
-	g.sem.await(0, 0)
-	t.Logf("noticed after %v in line, %v in service", left, time.Since(began))
-	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted {
-		t.Errorf("record %+v", rec)
-	}
-	close(up.proceed)
 }
 
 // leave closes the connection in one of three ways.
@@ -119,9 +111,9 @@ func (c *rawConn) leave(how string) {
 	var err error
 	switch how {
 	case "closes its side":
-		err = tcp.(*net.TCPConn).CloseWrite()
+		err = tcp.(socket).CloseWrite()
 	case "resets":
-		if err = tcp.(*net.TCPConn).SetLinger(0); err == nil {
+		if err = tcp.(socket).SetLinger(0); err == nil {
 			err = tcp.Close()
 		}
 	default:

@@ -348,32 +348,34 @@ func TestOptionsOfTheServer(t *testing.T) {
 // TestMethodInOtherCase: methods differ by their case (RFC 9110, section 9.1), but some upstreams
 // take "put" for PUT. It must not come to them by another route than PUT does.
 func TestMethodInOtherCase(t *testing.T) {
-	for method, want := range map[string]int{
-		"put": 400, "Put": 400, "pUT": 400, "get": 400, "connect": 400, "trace": 400, "propfind": 400, "m-search": 400,
-		"PUT": 503, "PROPFIND": 200, "GET": 200, "M-SEARCH": 200,
-	} {
-		for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
-			var seen atomic.Int64
-			g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) }), func(c *Config) {
-				c.Routes = []Route{{Pool: "p", Match: Match{Methods: []string{"PUT"}}}, {Upstreams: c.Pools[0].Upstreams}}
-			})
-			g.sem.err = &admission.Refusal{Reason: admission.QueueFull}
-			conn, got := g.dial(), ""
-			if over == "HTTP/1.1" {
-				conn.send(method + " / HTTP/1.1\r\nHost: h\r\n\r\n")
-				got = strconv.Itoa(conn.response().StatusCode)
-			} else {
-				conn.send(string(frames(t, func(f *http2.Framer) {
-					_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, method, "/"), EndHeaders: true, EndStream: true})
-				})))
-				got = conn.outcomeOfStream()
-			}
-			if got != strconv.Itoa(want) || (seen.Load() == 1) != (want == 200) {
-				t.Errorf("%s over %s: got %s, the upstream saw %d requests", method, over, got, seen.Load())
+	inVirtualTime(t, func(t *testing.T) {
+		for method, want := range map[string]int{
+			"put": 400, "Put": 400, "pUT": 400, "get": 400, "connect": 400, "trace": 400, "propfind": 400, "m-search": 400,
+			"PUT": 503, "PROPFIND": 200, "GET": 200, "M-SEARCH": 200,
+		} {
+			for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
+				var seen atomic.Int64
+				g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) }), func(c *Config) {
+					c.Routes = []Route{{Pool: "p", Match: Match{Methods: []string{"PUT"}}}, {Upstreams: c.Pools[0].Upstreams}}
+				})
+				g.sem.err = &admission.Refusal{Reason: admission.QueueFull}
+				conn, got := g.dial(), ""
+				if over == "HTTP/1.1" {
+					conn.send(method + " / HTTP/1.1\r\nHost: h\r\n\r\n")
+					got = strconv.Itoa(conn.response().StatusCode)
+				} else {
+					conn.send(string(frames(t, func(f *http2.Framer) {
+						_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, method, "/"), EndHeaders: true, EndStream: true})
+					})))
+					got = conn.outcomeOfStream()
+				}
+				if got != strconv.Itoa(want) || (seen.Load() == 1) != (want == 200) {
+					t.Errorf("%s over %s: got %s, the upstream saw %d requests", method, over, got, seen.Load())
+				}
 			}
 		}
-	}
-	if _, err := New(Config{Admitter: newSemaphore(t, 1), Pools: []Pool{{Name: "p"}}, Routes: []Route{{Pool: "p", Match: Match{Methods: []string{"get"}}}}}); err == nil || !strings.Contains(err.Error(), "capitals") {
-		t.Errorf("a route for get: %v", err)
-	}
+		if _, err := New(Config{Admitter: newSemaphore(t, 1), Pools: []Pool{{Name: "p"}}, Routes: []Route{{Pool: "p", Match: Match{Methods: []string{"get"}}}}}); err == nil || !strings.Contains(err.Error(), "capitals") {
+			t.Errorf("a route for get: %v", err)
+		}
+	})
 }

@@ -236,7 +236,7 @@ func TestTCPAccess(t *testing.T) {
 		{Access{Allow: prefixes("10.0.0.0/8")}, false},
 		{Access{Allow: loopback, Deny: prefixes("127.0.0.1/32")}, false},
 	} {
-		up := newTCPUpstream(t, func(conn *net.TCPConn) { _, _ = io.WriteString(conn, "hello") })
+		up := newTCPUpstream(t, func(conn socket) { _, _ = io.WriteString(conn, "hello") })
 		g := newTCPGateway(t, 1, []*url.URL{up.url}, func(cfg *Config) { cfg.TCP[0].Access = c.access })
 		said := ""
 		conn, err := net.Dial("tcp", g.addr) // the reset may come that soon

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -55,21 +54,24 @@ func TestUpstreamUnreachable(t *testing.T) {
 // TestUpstreamSilent: 504 after the time for the header, and the upstream's
 // connection is closed.
 func TestUpstreamSilent(t *testing.T) {
-	gone := make(chan struct{})
-	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done()
-		close(gone)
-	}), func(c *Config) { c.Pools[0].Transport.ResponseHeaderTimeout = 20 * time.Millisecond })
-	res := g.do(g.request("GET", "/"))
-	_ = res.Body.Close()
-	if res.StatusCode != 504 {
-		t.Errorf("got %v", res.Status)
-	}
-	<-gone
-	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError {
-		t.Errorf("record %+v", rec)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		gone := make(chan struct{})
+		g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			close(gone)
+		}))
+		began := time.Now()
+		res := g.do(g.request("GET", "/"))
+		_ = res.Body.Close()
+		if took := time.Since(began); res.StatusCode != 504 || took != admission.DefaultResponseHeaderTimeout {
+			t.Errorf("got %v after %v", res.Status, took)
+		}
+		<-gone
+		g.sem.await(0, 0)
+		if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError {
+			t.Errorf("record %+v", rec)
+		}
+	})
 }
 
 // TestAdmissionFails: an error that the Admitter should not return is a 500,
@@ -89,7 +91,7 @@ func TestAdmissionFails(t *testing.T) {
 // request's body still comes.
 func TestUpstreamBreaksUploadOff(t *testing.T) {
 	for _, resets := range []bool{false, true} {
-		up := newTCPUpstream(t, func(c *net.TCPConn) {
+		up := newTCPUpstream(t, func(c socket) {
 			_, _ = http.ReadRequest(bufio.NewReader(c))
 			tcpstate.ResetOnClose(c, resets)
 		})

@@ -77,31 +77,23 @@ func TestHalfFrames(t *testing.T) {
 	} {
 		for _, secure := range []bool{false, true} {
 			t.Run(c.name+map[bool]string{true: ", TLS"}[secure], func(t *testing.T) {
-				t.Parallel()
-				up := newGate()
-				g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
-				const limit = time.Second // in which a busy machine has shaken hands, too
-				dial := g.dial
-				if secure {
-					g.serveTLS(downstream.Config{ReadHeaderTimeout: limit})
-					dial = func() *rawConn { return g.dialTLS("h2") }
-				} else {
-					g.listen(downstream.Config{ReadHeaderTimeout: limit})
-				}
-				conn := dial()
-				conn.send(string(c.sent[:len(c.sent)-c.cut]))
-				began := time.Now()
-				if !c.ends {
-					_ = conn.SetReadDeadline(time.Now().Add(limit + limit/2))
-				}
-				_, err := io.Copy(io.Discard, conn.br)
-				if open := errors.Is(err, os.ErrDeadlineExceeded); open == c.ends {
-					t.Errorf("open: %v after %v", open, time.Since(began))
-				}
-				if c.ends {
-					t.Logf("closed after %v", time.Since(began))
-				}
-				close(up.proceed)
+				inVirtualTime(t, func(t *testing.T) {
+					up := newGate()
+					g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+					dial := g.dial
+					if secure {
+						g.serveTLS(downstream.Config{})
+						dial = func() *rawConn { return g.dialTLS("h2") }
+					}
+					conn := dial()
+					conn.send(string(c.sent[:len(c.sent)-c.cut]))
+					began := time.Now()
+					_, err := io.Copy(io.Discard, conn.br) // patience ends it
+					if took := time.Since(began); errors.Is(err, os.ErrDeadlineExceeded) == c.ends || c.ends && took != headerTime {
+						t.Errorf("%v after %v", err, took)
+					}
+					close(up.proceed)
+				})
 			})
 		}
 	}

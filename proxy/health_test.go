@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -123,25 +122,31 @@ func TestWhatIsAFailure(t *testing.T) {
 		"client gives": {silent, "GET / HTTP/1.1\r\nHost: h\r\n\r\nleave", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGateway(t, 1, tt.upstream, func(c *Config) {
-				c.Pools[0].Transport.ResponseHeaderTimeout = 50 * time.Millisecond
-				if tt.upstream == nil {
-					c.Pools[0].Upstreams = []*url.URL{refusing(1)}
+			in := inVirtualTime
+			request, leaves := strings.CutSuffix(tt.send, "leave")
+			if leaves { // the kernel tells
+				in = func(t *testing.T, test func(*testing.T)) { test(t) }
+			}
+			in(t, func(t *testing.T) {
+				g := newGateway(t, 1, tt.upstream, func(c *Config) {
+					c.Pools[0].Transport.ResponseHeaderTimeout = 10 * time.Second
+					if tt.upstream == nil {
+						c.Pools[0].Upstreams = []*url.URL{refusing(1)}
+					}
+				})
+				for range 3 {
+					c := g.dial()
+					c.send(request)
+					if leaves {
+						g.sem.await(1, 0)
+						_ = c.Close()
+					}
+					g.records.next(t)
+				}
+				if s := g.handler.Upstreams()[0]; s.Healthy != tt.healthy {
+					t.Errorf("%+v", s)
 				}
 			})
-			for range 3 {
-				c := g.dial()
-				request, leaves := strings.CutSuffix(tt.send, "leave")
-				c.send(request)
-				if leaves {
-					g.sem.await(1, 0)
-					_ = c.Close()
-				}
-				g.records.next(t)
-			}
-			if s := g.handler.Upstreams()[0]; s.Healthy != tt.healthy {
-				t.Errorf("%+v", s)
-			}
 		})
 	}
 }
@@ -149,129 +154,133 @@ func TestWhatIsAFailure(t *testing.T) {
 // TestChecks: an upstream that fails its checks gets nothing, and when all do the
 // gateway says so at once, without a slot; to who waits, when the turn comes.
 func TestChecks(t *testing.T) {
-	var sick atomic.Bool
-	up := newGate()
-	logger, lines := logOf()
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/base/health" && r.URL.RawQuery == "deep" && r.UserAgent() == "kgate-health":
-			if sick.Load() {
-				w.WriteHeader(http.StatusServiceUnavailable)
+	inVirtualTime(t, func(t *testing.T) {
+		var sick atomic.Bool
+		up := newGate()
+		logger, lines := logOf()
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/base/health" && r.URL.RawQuery == "deep" && r.UserAgent() == "kgate-health":
+				if sick.Load() {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			case r.URL.Path == "/base/wait":
+				up.pass(r)
 			}
-		case r.URL.Path == "/base/wait":
-			up.pass(r)
+		}), func(c *Config) {
+			c.Pools[0].Upstreams[0].Path = "/base"
+			c.Pools[0].Health = Health{Path: "/health?deep", Interval: time.Second, Timeout: patience}
+			c.Logger = logger
+		})
+		first, second := g.dial(), g.dial()
+		first.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t)
+		second.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+		g.sem.await(1, 1)
+
+		sick.Store(true)
+		awaitLine(t, lines, "upstream is unhealthy")
+		if s := g.handler.Upstreams(); len(s) != 1 || s[0].Healthy || s[0].Pool != "p" || s[0].InFlight != 1 {
+			t.Errorf("upstreams %+v", s)
 		}
-	}), func(c *Config) {
-		c.Pools[0].Upstreams[0].Path = "/base"
-		c.Pools[0].Health = Health{Path: "/health?deep", Interval: 5 * time.Millisecond, Timeout: patience}
-		c.Logger = logger
+		third := g.dial() // in front of it are one in flight and one in line
+		third.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		expectDown := func(c *rawConn) {
+			t.Helper()
+			res := c.response()
+			b, _ := io.ReadAll(res.Body)
+			if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "upstream-down" || res.Header.Get("Retry-After") == "" || !bytes.Contains(b, []byte("health check")) {
+				t.Errorf("got %s, header %v, body %s", res.Status, res.Header, b)
+			}
+		}
+		expectRecords := func(down, admitted int) {
+			t.Helper()
+			for range down + admitted { // a slot is free before its request's record is there: in any order
+				switch rec := g.records.next(t); {
+				case rec.Outcome == admission.UpstreamDown.Outcome() && rec.Upstream == "":
+					down--
+				case rec.Outcome == admission.OutcomeAdmitted:
+					admitted--
+				default:
+					t.Errorf("record %+v", rec)
+				}
+			}
+			if down != 0 || admitted != 0 {
+				t.Errorf("%d too few were refused, %d admitted", down, admitted)
+			}
+		}
+		expectDown(third)
+		expectRecords(1, 0)
+		g.sem.await(1, 1)
+		close(up.proceed)
+		if res := first.response(); res.StatusCode != 200 {
+			t.Errorf("status %d", res.StatusCode)
+		}
+		expectDown(second)
+		expectRecords(1, 1)
+		g.sem.await(0, 0)
+
+		sick.Store(false)
+		awaitLine(t, lines, "upstream is healthy again")
+		res := g.do(g.request("GET", "/"))
+		_ = res.Body.Close()
+		if res.StatusCode != 200 {
+			t.Errorf("status %d", res.StatusCode)
+		}
 	})
-	first, second := g.dial(), g.dial()
-	first.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t)
-	second.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
-	g.sem.await(1, 1)
-
-	sick.Store(true)
-	awaitLine(t, lines, "upstream is unhealthy")
-	if s := g.handler.Upstreams(); len(s) != 1 || s[0].Healthy || s[0].Pool != "p" || s[0].InFlight != 1 {
-		t.Errorf("upstreams %+v", s)
-	}
-	third := g.dial() // in front of it are one in flight and one in line
-	third.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	expectDown := func(c *rawConn) {
-		t.Helper()
-		res := c.response()
-		b, _ := io.ReadAll(res.Body)
-		if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "upstream-down" || res.Header.Get("Retry-After") == "" || !bytes.Contains(b, []byte("health check")) {
-			t.Errorf("got %s, header %v, body %s", res.Status, res.Header, b)
-		}
-	}
-	expectRecords := func(down, admitted int) {
-		t.Helper()
-		for range down + admitted { // a slot is free before its request's record is there: in any order
-			switch rec := g.records.next(t); {
-			case rec.Outcome == admission.UpstreamDown.Outcome() && rec.Upstream == "":
-				down--
-			case rec.Outcome == admission.OutcomeAdmitted:
-				admitted--
-			default:
-				t.Errorf("record %+v", rec)
-			}
-		}
-		if down != 0 || admitted != 0 {
-			t.Errorf("%d too few were refused, %d admitted", down, admitted)
-		}
-	}
-	expectDown(third)
-	expectRecords(1, 0)
-	g.sem.await(1, 1)
-	close(up.proceed)
-	if res := first.response(); res.StatusCode != 200 {
-		t.Errorf("status %d", res.StatusCode)
-	}
-	expectDown(second)
-	expectRecords(1, 1)
-	g.sem.await(0, 0)
-
-	sick.Store(false)
-	awaitLine(t, lines, "upstream is healthy again")
-	res := g.do(g.request("GET", "/"))
-	_ = res.Body.Close()
-	if res.StatusCode != 200 {
-		t.Errorf("status %d", res.StatusCode)
-	}
 }
 
 // TestCheckConnections: each check makes a connection of its own, in the way of requests, and
 // closes it.
 func TestCheckConnections(t *testing.T) {
-	for _, scheme := range []string{"http", "h2c", "https"} {
-		var open, opened atomic.Int64
-		checks := make(chan string, 1024)
-		up := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { checks <- r.Proto }))
-		up.Config.Protocols = new(http.Protocols)
-		up.Config.Protocols.SetHTTP1(true)
-		up.Config.Protocols.SetHTTP2(true)
-		up.Config.Protocols.SetUnencryptedHTTP2(true)
-		up.EnableHTTP2 = true
-		up.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				open.Add(1)
-				opened.Add(1)
+	inVirtualTime(t, func(t *testing.T) {
+		for _, scheme := range []string{"http", "h2c", "https"} {
+			var open, opened atomic.Int64
+			checks := make(chan string, 1024)
+			up := unstarted(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { checks <- r.Proto }))
+			up.Config.Protocols = new(http.Protocols)
+			up.Config.Protocols.SetHTTP1(true)
+			up.Config.Protocols.SetHTTP2(true)
+			up.Config.Protocols.SetUnencryptedHTTP2(true)
+			up.EnableHTTP2 = true
+			up.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+				if s == http.StateNew {
+					open.Add(1)
+					opened.Add(1)
+				}
+				if s == http.StateClosed || s == http.StateHijacked {
+					open.Add(-1)
+				}
 			}
-			if s == http.StateClosed || s == http.StateHijacked {
-				open.Add(-1)
+			if scheme == "https" {
+				up.StartTLS()
+			} else {
+				up.Start()
+			}
+			t.Cleanup(up.Close)
+			g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+				to := mustURL(t, up.URL)
+				to.Scheme = scheme
+				c.Pools[0].Upstreams = []*url.URL{to}
+				c.Pools[0].Transport.TLS = &tls.Config{InsecureSkipVerify: true}
+				c.Pools[0].Health = Health{Path: "/", Interval: time.Second, UnhealthyAfter: 1}
+			})
+			const n = 5
+			want := map[string]string{"http": "HTTP/1.1", "h2c": "HTTP/2.0", "https": "HTTP/2.0"}[scheme]
+			for range n {
+				if got := receive(t, checks); got != want {
+					t.Errorf("%s: a check by %s", scheme, got)
+				}
+			}
+			if opened.Load() < n || !g.handler.Upstreams()[0].Healthy {
+				t.Errorf("%s: %d connections; %+v", scheme, opened.Load(), g.handler.Upstreams())
+			}
+			g.handler.Close()
+			if !eventually(func() bool { return open.Load() == 0 }) {
+				t.Errorf("%s: %d connections are open", scheme, open.Load())
 			}
 		}
-		if scheme == "https" {
-			up.StartTLS()
-		} else {
-			up.Start()
-		}
-		t.Cleanup(up.Close)
-		g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
-			to := mustURL(t, up.URL)
-			to.Scheme = scheme
-			c.Pools[0].Upstreams = []*url.URL{to}
-			c.Pools[0].Transport.TLS = &tls.Config{InsecureSkipVerify: true}
-			c.Pools[0].Health = Health{Path: "/", Interval: 10 * time.Millisecond, UnhealthyAfter: 1}
-		})
-		const n = 5
-		want := map[string]string{"http": "HTTP/1.1", "h2c": "HTTP/2.0", "https": "HTTP/2.0"}[scheme]
-		for range n {
-			if got := receive(t, checks); got != want {
-				t.Errorf("%s: a check by %s", scheme, got)
-			}
-		}
-		if opened.Load() < n || !g.handler.Upstreams()[0].Healthy {
-			t.Errorf("%s: %d connections; %+v", scheme, opened.Load(), g.handler.Upstreams())
-		}
-		g.handler.Close()
-		if !eventually(func() bool { return open.Load() == 0 }) {
-			t.Errorf("%s: %d connections are open", scheme, open.Load())
-		}
-	}
+	})
 }
 
 // TestChecksAndRequests: an upstream that fails its checks is not healthy because
@@ -306,49 +315,51 @@ func TestChecksAndRequests(t *testing.T) {
 // TestSuspected: with checks, requests that fail do not stop a pool, whoever makes
 // them fail; but they bring the next check forward.
 func TestSuspected(t *testing.T) {
-	var sick atomic.Bool
-	var checks atomic.Int64
-	logger, lines := logOf()
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/health":
-			checks.Add(1)
-			if sick.Load() {
-				w.WriteHeader(http.StatusServiceUnavailable)
+	inVirtualTime(t, func(t *testing.T) {
+		var sick atomic.Bool
+		var checks atomic.Int64
+		logger, lines := logOf()
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/health":
+				checks.Add(1)
+				if sick.Load() {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			case r.URL.Path == "/hang-up" || sick.Load():
+				panic(http.ErrAbortHandler)
 			}
-		case r.URL.Path == "/hang-up" || sick.Load():
-			panic(http.ErrAbortHandler)
+		}), func(c *Config) {
+			c.Pools[0].Health = Health{Path: "/health", Interval: time.Hour, Timeout: patience}
+			c.Logger = logger
+		})
+		for range 20 {
+			if got := g.answer("/hang-up"); !strings.HasPrefix(got, "502") {
+				t.Fatalf("got %q", got)
+			}
+			if got := g.answer("/"); got != "200 " {
+				t.Fatalf("an honest request got %q", got)
+			}
 		}
-	}), func(c *Config) {
-		c.Pools[0].Health = Health{Path: "/health", Interval: time.Hour, Timeout: patience}
-		c.Logger = logger
+		if s := g.handler.Upstreams()[0]; !s.Healthy {
+			t.Errorf("%+v", s)
+		}
+		sick.Store(true)
+		before := checks.Load()
+		began := time.Now()
+		for down := false; !down; {
+			down = strings.HasPrefix(g.answer("/"), "503")
+			if time.Since(began) > patience {
+				t.Fatalf("%d checks since it is sick", checks.Load()-before)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		awaitLine(t, lines, "upstream is unhealthy")
+		t.Logf("down after %v and %d checks, of which the clock brought none", time.Since(began), checks.Load()-before)
+		if n := checks.Load(); n > int64(time.Since(began)/checkGap)+25 {
+			t.Errorf("%d checks", n)
+		}
 	})
-	for range 20 {
-		if got := g.answer("/hang-up"); !strings.HasPrefix(got, "502") {
-			t.Fatalf("got %q", got)
-		}
-		if got := g.answer("/"); got != "200 " {
-			t.Fatalf("an honest request got %q", got)
-		}
-	}
-	if s := g.handler.Upstreams()[0]; !s.Healthy {
-		t.Errorf("%+v", s)
-	}
-	sick.Store(true)
-	before := checks.Load()
-	began := time.Now()
-	for down := false; !down; {
-		down = strings.HasPrefix(g.answer("/"), "503")
-		if time.Since(began) > patience {
-			t.Fatalf("%d checks since it is sick", checks.Load()-before)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	awaitLine(t, lines, "upstream is unhealthy")
-	t.Logf("down after %v and %d checks, of which the clock brought none", time.Since(began), checks.Load()-before)
-	if n := checks.Load(); n > int64(time.Since(began)/checkGap)+25 {
-		t.Errorf("%d checks", n)
-	}
 }
 
 // TestInvalidRequest: a request that cannot be sent is its client's fault.

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // fickle is an upstream that answers the first request of each connection and
@@ -102,13 +105,16 @@ func TestDeadIdleConnection(t *testing.T) {
 
 // TestIdleTimeout: a pool's connections are kept for as long as it says.
 func TestIdleTimeout(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(c *Config) {
-		c.Pools[0].Transport.IdleTimeout = 50 * time.Millisecond
-	})
-	g.answer("/")
-	for end := time.Now().Add(patience); g.openConns() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d connections are kept", g.openConns())
+	inVirtualTime(t, func(t *testing.T) {
+		g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		g.answer("/")
+		time.Sleep(admission.DefaultIdleTimeout - time.Nanosecond)
+		synctest.Wait()
+		kept := g.openConns()
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if left := g.openConns(); kept != 1 || left != 0 {
+			t.Errorf("%d connections are kept, %d for longer", kept, left)
 		}
-	}
+	})
 }

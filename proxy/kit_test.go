@@ -17,26 +17,32 @@ import (
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
-const patience = 30 * time.Second
+const (
+	patience   = 30 * time.Second
+	headerTime = 10 * time.Second // the default ReadHeaderTimeout
+)
 
 // recorder is an Observer that keeps the records.
 type recorder struct {
 	admitted chan time.Duration
-	done     chan Record
+	done     chan *Record
 }
 
 func newRecorder() *recorder {
-	return &recorder{admitted: make(chan time.Duration, 1<<16), done: make(chan Record, 1<<16)}
+	return &recorder{admitted: make(chan time.Duration, 1<<16), done: make(chan *Record, 1<<16)}
 }
 
 func (r *recorder) Admitted(rec *Record) { r.admitted <- rec.Wait }
-func (r *recorder) Done(rec *Record)     { r.done <- *rec }
+func (r *recorder) Done(rec *Record) {
+	kept := *rec
+	r.done <- &kept
+}
 
 func (r *recorder) next(t testing.TB) Record {
 	t.Helper()
 	select {
 	case rec := <-r.done:
-		return rec
+		return *rec
 	case <-time.After(patience):
 		t.Fatal("no record of the request")
 		return Record{}
@@ -70,7 +76,7 @@ func mustURL(t testing.TB, s string) *url.URL {
 func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Config)) *gateway {
 	t.Helper()
 	g := &gateway{t: t, sem: newSemaphore(t, k), records: newRecorder()}
-	g.upstream = httptest.NewUnstartedServer(upstream)
+	g.upstream = unstarted(t, upstream)
 	g.metered = &meteredListener{Listener: g.upstream.Listener}
 	g.upstream.Listener = g.metered
 	g.upstream.Config.Protocols = new(http.Protocols)
@@ -95,6 +101,14 @@ func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Conf
 func (g *gateway) serve(cfg Config) {
 	t := g.t
 	t.Helper()
+	if n := memoryOf(t); n != nil {
+		for i := range cfg.Pools {
+			cfg.Pools[i].Transport.dialer = n
+		}
+		for i := range cfg.Routes {
+			cfg.Routes[i].Transport.dialer = n
+		}
+	}
 	var err error
 	if g.handler, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -102,15 +116,12 @@ func (g *gateway) serve(cfg Config) {
 	if g.server, err = downstream.NewServer(downstream.Config{Handler: g.handler}); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	g.addr = l.Addr().String()
 	g.url = "http://" + g.addr
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(l) }()
-	tr := &http.Transport{DisableCompression: true}
+	tr := &http.Transport{DisableCompression: true, DialContext: dialerOf(t).DialContext}
 	g.client = &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()
@@ -171,6 +182,14 @@ func (c meteredConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// socket is a connection of TCP, or of the network in its place.
+type socket interface {
+	net.Conn
+	CloseWrite() error
+	SetLinger(sec int) error
+	SetReadBuffer(bytes int) error
+}
+
 // rawConn is a client that speaks for itself.
 type rawConn struct {
 	net.Conn
@@ -185,11 +204,25 @@ func (g *gateway) dial() *rawConn {
 
 func (g *gateway) dialBy(d *net.Dialer) *rawConn {
 	g.t.Helper()
+	if n := memoryOf(g.t); n != nil {
+		return g.speak(n.dialFrom(g.t.Context(), ipOf(d.LocalAddr), g.addr))
+	}
 	network := "tcp"
 	if filepath.IsAbs(g.addr) {
 		network = "unix"
 	}
-	conn, err := d.Dial(network, g.addr)
+	return g.speak(d.Dial(network, g.addr))
+}
+
+func ipOf(addr net.Addr) net.IP {
+	if addr == nil {
+		return net.IPv4(127, 0, 0, 1)
+	}
+	return addr.(*net.TCPAddr).IP
+}
+
+func (g *gateway) speak(conn net.Conn, err error) *rawConn {
+	g.t.Helper()
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -248,9 +281,15 @@ func (g *gate) awaitEntered(t testing.TB) *http.Request {
 	}
 }
 
+// unstarted returns a server on the test's network.
+func unstarted(t testing.TB, h http.Handler) *httptest.Server {
+	return &httptest.Server{Listener: listen(t), Config: &http.Server{Handler: h}}
+}
+
 func startHandler(t testing.TB, h http.HandlerFunc) *url.URL {
 	t.Helper()
-	s := httptest.NewServer(h)
+	s := unstarted(t, h)
+	s.Start()
 	t.Cleanup(s.Close)
 	return mustURL(t, s.URL)
 }
@@ -265,4 +304,27 @@ func (w without) Do(req *upstream.Request, _ upstream.Caller) (*upstream.Respons
 		return nil, err
 	}
 	return &upstream.Response{Response: res, Fields: adapt.Fields(res.Header)}, nil
+}
+
+// pauses are those between the steps of somebody who must not be late, where time is real.
+type pauses struct {
+	last    time.Time
+	longest atomic.Int64
+}
+
+func (p *pauses) sleep(d time.Duration) {
+	time.Sleep(d)
+	now := time.Now()
+	if !p.last.IsZero() {
+		p.longest.Store(max(p.longest.Load(), int64(now.Sub(p.last))))
+	}
+	p.last = now
+}
+
+// excuse skips the test if one of them was longer: then the machine has stood, and nothing is shown.
+func (p *pauses) excuse(t testing.TB, than time.Duration) {
+	t.Helper()
+	if longest := time.Duration(p.longest.Load()); longest > than {
+		t.Skipf("this machine stood for %v", longest)
+	}
 }

@@ -35,36 +35,38 @@ func TestLetter(t *testing.T) {
 		{"no loop", "GET /pool/ HTTP/1.1", "Via: 1.1 kgate-00000000, 1.0 fred (1.1 PSEUDONYM)\r\n", 200, "", "GET /pool/"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				seen := r.Method + " " + r.RequestURI
-				if m := r.Header.Get("Max-Forwards"); m != "" {
-					seen += " max " + m
+			inVirtualTime(t, func(t *testing.T) {
+				g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					seen := r.Method + " " + r.RequestURI
+					if m := r.Header.Get("Max-Forwards"); m != "" {
+						seen += " max " + m
+					}
+					if r.Header.Get("Proxy") != "" {
+						t.Error("the upstream sees Proxy")
+					}
+					w.Header().Set("Seen", seen)
+				}), func(cfg *Config) {
+					cfg.Routes = []Route{
+						{Pool: "p", Match: Match{PathPrefix: "/pool/"}},
+						{Pool: "p", Match: Match{PathPrefix: "/read/", Methods: []string{"GET", "HEAD"}}},
+						{Pool: "p", Match: Match{PathPrefix: "/read/", Methods: []string{"PUT", "GET"}}},
+					}
+				})
+				conn := g.dial()
+				conn.send(c.line + "\r\nHost: h\r\n" + strings.ReplaceAll(c.header, "PSEUDONYM", g.handler.current.Load().pseudonym) + "\r\n")
+				res := conn.response()
+				if res.StatusCode != c.status || res.Header.Get("Allow") != c.allow || res.Header.Get("Seen") != c.seen {
+					t.Errorf("got %v, Allow %q, the upstream saw %q; want %d, %q, %q",
+						res.Status, res.Header.Get("Allow"), res.Header.Get("Seen"), c.status, c.allow, c.seen)
 				}
-				if r.Header.Get("Proxy") != "" {
-					t.Error("the upstream sees Proxy")
+				body, _ := io.ReadAll(io.LimitReader(res.Body, max(res.ContentLength, 0)))
+				if c.status >= 400 && !strings.Contains(string(body), `"type":"`+problems.TypeBase) {
+					t.Errorf("body %q", body)
 				}
-				w.Header().Set("Seen", seen)
-			}), func(cfg *Config) {
-				cfg.Routes = []Route{
-					{Pool: "p", Match: Match{PathPrefix: "/pool/"}},
-					{Pool: "p", Match: Match{PathPrefix: "/read/", Methods: []string{"GET", "HEAD"}}},
-					{Pool: "p", Match: Match{PathPrefix: "/read/", Methods: []string{"PUT", "GET"}}},
+				if strings.Contains(string(body), "secret") {
+					t.Error("the answer tells secrets")
 				}
 			})
-			conn := g.dial()
-			conn.send(c.line + "\r\nHost: h\r\n" + strings.ReplaceAll(c.header, "PSEUDONYM", g.handler.current.Load().pseudonym) + "\r\n")
-			res := conn.response()
-			if res.StatusCode != c.status || res.Header.Get("Allow") != c.allow || res.Header.Get("Seen") != c.seen {
-				t.Errorf("got %v, Allow %q, the upstream saw %q; want %d, %q, %q",
-					res.Status, res.Header.Get("Allow"), res.Header.Get("Seen"), c.status, c.allow, c.seen)
-			}
-			body, _ := io.ReadAll(io.LimitReader(res.Body, max(res.ContentLength, 0)))
-			if c.status >= 400 && !strings.Contains(string(body), `"type":"`+problems.TypeBase) {
-				t.Errorf("body %q", body)
-			}
-			if strings.Contains(string(body), "secret") {
-				t.Error("the answer tells secrets")
-			}
 		})
 	}
 }

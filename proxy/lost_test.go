@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -38,7 +37,7 @@ func (b *safeBuffer) into(c *Config) { c.Logger = slog.New(slog.NewTextHandler(b
 
 // overTLS puts an HTTPS upstream, with HTTP/2 if h2, in the place of the pool's.
 func overTLS(t *testing.T, h2 bool, handler http.Handler) func(*Config) {
-	s := httptest.NewUnstartedServer(handler)
+	s := unstarted(t, handler)
 	s.EnableHTTP2 = h2
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -258,39 +257,41 @@ func TestLostInStreamedUpload(t *testing.T) {
 
 // TestLostUpgrade: both sides are closed, be the client reading or stuck.
 func TestLostUpgrade(t *testing.T) {
-	for _, test := range []struct{ reads, told bool }{{true, true}, {false, true}, {true, false}} {
-		reads := test.reads
-		gone := make(chan struct{})
-		echo := echoUpgrade(t)
-		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer close(gone)
-			echo(w, r)
-		}))
-		c := g.dial()
-		c.send(upgradeRequest)
-		c.response()
-		if reads {
-			c.send("ping")
-			if _, err := io.ReadFull(c.br, make([]byte, 4)); err != nil {
-				t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		for _, test := range []struct{ reads, told bool }{{true, true}, {false, true}, {true, false}} {
+			reads := test.reads
+			gone := make(chan struct{})
+			echo := echoUpgrade(t)
+			g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(gone)
+				echo(w, r)
+			}))
+			c := g.dial()
+			c.send(upgradeRequest)
+			c.response()
+			if reads {
+				c.send("ping")
+				if _, err := io.ReadFull(c.br, make([]byte, 4)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) // fills every buffer on the way
+				_, _ = io.Copy(c, endless{})
 			}
-		} else {
-			_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) // fills every buffer on the way
-			_, _ = io.Copy(c, endless{})
+			if test.told {
+				g.sem.lapse()
+			} else {
+				g.lapseUntold()
+			}
+			g.awaitClosed()
+			awaitGone(t, gone)
+			g.sem.await(0, 0)
+			_, _ = io.Copy(io.Discard, c.br) // ends, or fails at its deadline
+			if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 101 || rec.Hold > patience/2 {
+				t.Errorf("%+v: record %+v", test, rec)
+			}
 		}
-		if test.told {
-			g.sem.lapse()
-		} else {
-			g.lapseUntold()
-		}
-		g.awaitClosed()
-		awaitGone(t, gone)
-		g.sem.await(0, 0)
-		_, _ = io.Copy(io.Discard, c.br) // ends, or fails at its deadline
-		if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 101 || rec.Hold > patience/2 {
-			t.Errorf("%+v: record %+v", test, rec)
-		}
-	}
+	})
 }
 
 type endless struct{}

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
+	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -84,6 +86,13 @@ type Transport struct {
 	// ProxyHeader is the version of the PROXY header, 1 or 2, that each connection to a
 	// tcp upstream begins with; 0: none.
 	ProxyHeader int
+
+	dialer dialer // in place of a net.Dialer, in tests
+}
+
+// dialer makes connections.
+type dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // A pool's slots are for requests and for TCP connections alike: they wait in one line.

@@ -68,29 +68,35 @@ func TestRefusals(t *testing.T) {
 // TestQueueTimeoutRefuses: the pool's timeout and the client's preference end
 // the wait; the place in line is given up.
 func TestQueueTimeoutRefuses(t *testing.T) {
-	up := newGate()
-	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }),
-		func(c *Config) { c.Pools[0].QueueTimeout = 30 * time.Millisecond })
-	first := g.dial()
-	first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t)
-	for prefer, applied := range map[string]string{"": "", "wait=0": "wait=0", "wait=3600": ""} {
-		res := g.do(g.request("GET", "/", "Prefer", prefer))
+	inVirtualTime(t, func(t *testing.T) {
+		up := newGate()
+		g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }),
+			func(c *Config) { c.Pools[0].QueueTimeout = 10 * time.Second })
+		first := g.dial()
+		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t)
+		for prefer, applied := range map[string]string{"": "", "wait=0": "wait=0", "wait=3600": ""} {
+			wait := 10 * time.Second
+			if applied != "" {
+				wait = minWait
+			}
+			res := g.do(g.request("GET", "/", "Prefer", prefer))
+			_ = res.Body.Close()
+			if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "timeout" || res.Header.Get("Preference-Applied") != applied {
+				t.Errorf("Prefer %q: got %v %v", prefer, res.Status, res.Header)
+			}
+			rec := g.records.next(t)
+			if rec.Outcome != admission.Timeout.Outcome() || rec.Wait != wait {
+				t.Errorf("Prefer %q: record %+v", prefer, rec)
+			}
+			g.sem.await(1, 0)
+		}
+		close(up.proceed)
+		first.response()
+		res := g.do(g.request("GET", "/", "Prefer", "wait=0"))
 		_ = res.Body.Close()
-		if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "timeout" || res.Header.Get("Preference-Applied") != applied {
-			t.Errorf("Prefer %q: got %v %v", prefer, res.Status, res.Header)
+		if res.StatusCode != 200 || res.Header.Get("Preference-Applied") != "wait=0" {
+			t.Errorf("a free slot with wait=0: got %v %v", res.Status, res.Header)
 		}
-		rec := g.records.next(t)
-		if rec.Outcome != admission.Timeout.Outcome() || rec.Wait < minWait || rec.Wait > patience/2 {
-			t.Errorf("Prefer %q: record %+v", prefer, rec)
-		}
-		g.sem.await(1, 0)
-	}
-	close(up.proceed)
-	first.response()
-	res := g.do(g.request("GET", "/", "Prefer", "wait=0"))
-	_ = res.Body.Close()
-	if res.StatusCode != 200 || res.Header.Get("Preference-Applied") != "wait=0" {
-		t.Errorf("a free slot with wait=0: got %v %v", res.Status, res.Header)
-	}
+	})
 }

@@ -10,8 +10,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"runtime"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,10 +27,7 @@ func (g *gateway) listen(cfg downstream.Config, wrap ...func(net.Listener) net.L
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	l := listen(g.t)
 	g.addr = l.Addr().String()
 	for _, f := range wrap {
 		l = f(l)
@@ -112,89 +107,98 @@ func TestProxyProtocol(t *testing.T) {
 		{"none from elsewhere", request, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, 200, "127.0.0.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-			g.listen(downstream.Config{ProxyProtocol: c.from, ReadHeaderTimeout: time.Second})
-			conn := g.dial()
-			conn.send(c.sent)
-			res, err := http.ReadResponse(conn.br, nil)
-			if err != nil && c.status != 0 || err == nil && res.StatusCode != c.status {
-				t.Fatalf("got %+v, %v", res, err)
-			}
-			if c.forwarded != "" && res.Header.Get("Got-X-Forwarded-For") != c.forwarded {
-				t.Errorf("the upstream sees %q", res.Header["Got-X-Forwarded-For"])
-			}
+			inVirtualTime(t, func(t *testing.T) {
+				g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+				g.listen(downstream.Config{ProxyProtocol: c.from})
+				conn := g.dial()
+				conn.send(c.sent)
+				res, err := http.ReadResponse(conn.br, nil)
+				if err != nil && c.status != 0 || err == nil && res.StatusCode != c.status {
+					t.Fatalf("got %+v, %v", res, err)
+				}
+				if c.forwarded != "" && res.Header.Get("Got-X-Forwarded-For") != c.forwarded {
+					t.Errorf("the upstream sees %q", res.Header["Got-X-Forwarded-For"])
+				}
+			})
 		})
 	}
 }
 
 // TestProxyHeaderTimeout: who owes a PROXY header and sends none is cut off.
 func TestProxyHeaderTimeout(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	g.listen(downstream.Config{ProxyProtocol: loopback, ReadHeaderTimeout: 200 * time.Millisecond})
-	conn := g.dial()
-	conn.send("PROXY TCP4 203.")
-	if b, err := io.ReadAll(conn.br); err != nil || strings.Contains(string(b), "200") {
-		t.Errorf("got %q, %v", b, err)
+	for _, said := range []string{"", "PROX", "\r\n\r\n\x00"} {
+		inVirtualTime(t, func(t *testing.T) {
+			g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+			server := g.listen(downstream.Config{ProxyProtocol: loopback})
+			conn := g.dial()
+			conn.send(said)
+			endAfter(t, server, headerTime)
+			if b, err := io.ReadAll(conn.br); err != nil || len(b) > 0 {
+				t.Errorf("%q: got %q, %v", said, b, err)
+			}
+		})
 	}
 }
 
 // TestMaxConnections: one more waits until another ends; a kept connection makes
 // room at once.
 func TestMaxConnections(t *testing.T) {
-	up := newGate()
-	g := newGateway(t, 10, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wait" {
-			up.pass(r)
-		}
-	}))
-	g.listen(downstream.Config{MaxConnections: 2})
-	busy, kept := g.dial(), g.dial()
-	busy.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t)
-	kept.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	kept.response()
+	inVirtualTime(t, func(t *testing.T) {
+		up := newGate()
+		g := newGateway(t, 10, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/wait" {
+				up.pass(r)
+			}
+		}))
+		g.listen(downstream.Config{MaxConnections: 2})
+		busy, kept := g.dial(), g.dial()
+		busy.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t)
+		kept.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		kept.response()
 
-	third := g.dial()
-	third.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t) // the kept one has gone
-	if _, err := kept.br.ReadByte(); err == nil {
-		t.Error("the kept connection is still open")
-	}
-	fourth := g.dial()
-	fourth.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	if err := fourth.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	// Nothing may come; that it would have come by now can only be had by time.
-	if b, err := fourth.br.Peek(1); err == nil {
-		t.Fatalf("%q came over a third connection", b)
-	}
-	_ = fourth.SetReadDeadline(time.Now().Add(patience))
-	_ = busy.Close()
-	fourth.response()
-	close(up.proceed)
-	third.response()
+		third := g.dial()
+		third.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t) // the kept one has gone
+		if _, err := kept.br.ReadByte(); err == nil {
+			t.Error("the kept connection is still open")
+		}
+		fourth := g.dial()
+		fourth.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		_ = fourth.SetReadDeadline(time.Now().Add(patience / 2))
+		if b, err := fourth.br.Peek(1); err == nil {
+			t.Fatalf("%q came over a third connection", b)
+		}
+		_ = fourth.SetReadDeadline(time.Time{})
+		up.proceed <- struct{}{}
+		fourth.response()
+		close(up.proceed)
+		busy.response()
+		third.response()
+	})
 }
 
 // TestFullAnswersClose: while others wait, an answer over HTTP/1 is the last one of its connection.
 // So a client that asks again and again does not keep them out.
 func TestFullAnswersClose(t *testing.T) {
-	up := newGate()
-	g := newGateway(t, 10, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
-	logger, lines := logOf()
-	g.listen(downstream.Config{MaxConnections: 1, Logger: logger})
-	first, waits := g.dial(), g.dial()
-	first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	up.awaitEntered(t)
-	awaitLine(t, lines, "listen.max_connections")
-	close(up.proceed)
-	if res := first.response(); !res.Close {
-		t.Error("the answer does not say that the connection is closed")
-	}
-	waits.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	if res := waits.response(); res.Close {
-		t.Error("the connection is closed for nobody")
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		up := newGate()
+		g := newGateway(t, 10, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+		logger, lines := logOf()
+		g.listen(downstream.Config{MaxConnections: 1, Logger: logger})
+		first, waits := g.dial(), g.dial()
+		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		up.awaitEntered(t)
+		awaitLine(t, lines, "listen.max_connections")
+		close(up.proceed)
+		if res := first.response(); !res.Close {
+			t.Error("the answer does not say that the connection is closed")
+		}
+		waits.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if res := waits.response(); res.Close {
+			t.Error("the connection is closed for nobody")
+		}
+	})
 }
 
 // TestMaxConnectionsHTTP2: an HTTP/2 connection that waits for its first request makes no room. One that is idle
@@ -202,49 +206,51 @@ func TestFullAnswersClose(t *testing.T) {
 func TestMaxConnectionsHTTP2(t *testing.T) {
 	for _, over := range []string{"in the clear", "TLS"} {
 		t.Run(over, func(t *testing.T) {
-			g := newGateway(t, 10, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			logger, lines := logOf()
-			cfg := downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger}
-			dial := g.dial
-			if over == "TLS" {
-				cfg.TLS, dial = ownTLS(), func() *rawConn { return g.dialTLS("h2") }
-			}
-			g.listen(cfg)
-			c := dial()
-			c.send(http2.ClientPreface)
-			fr := http2.NewFramer(c, c)
-			_ = fr.WriteSettings()
-			_ = fr.WriteSettingsAck()
-			_ = fr.WritePing(false, [8]byte{})
-			await := func(what string, is func(http2.Frame) bool) http2.Frame {
-				t.Helper()
-				for {
-					f, err := fr.ReadFrame()
-					if err != nil {
-						t.Fatalf("%v in place of %s", err, what)
-					}
-					if is(f) {
-						return f
+			inVirtualTime(t, func(t *testing.T) {
+				g := newGateway(t, 10, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				logger, lines := logOf()
+				cfg := downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger}
+				dial := g.dial
+				if over == "TLS" {
+					cfg.TLS, dial = ownTLS(), func() *rawConn { return g.dialTLS("h2") }
+				}
+				g.listen(cfg)
+				c := dial()
+				c.send(http2.ClientPreface)
+				fr := http2.NewFramer(c, c)
+				_ = fr.WriteSettings()
+				_ = fr.WriteSettingsAck()
+				_ = fr.WritePing(false, [8]byte{})
+				await := func(what string, is func(http2.Frame) bool) http2.Frame {
+					t.Helper()
+					for {
+						f, err := fr.ReadFrame()
+						if err != nil {
+							t.Fatalf("%v in place of %s", err, what)
+						}
+						if is(f) {
+							return f
+						}
 					}
 				}
-			}
-			await("the answer to a ping", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
-			g.dial()
-			awaitLine(t, lines, "listen.max_connections")
-			time.Sleep(300 * time.Millisecond) // longer than others may be idle
-			if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", "/"), EndStream: true, EndHeaders: true}); err != nil {
-				t.Fatal(err)
-			}
-			await("an answer", func(f http2.Frame) bool {
-				return f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream)
+				await("the answer to a ping", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
+				g.dial()
+				awaitLine(t, lines, "listen.max_connections")
+				time.Sleep(300 * time.Millisecond) // longer than others may be idle
+				if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", "/"), EndStream: true, EndHeaders: true}); err != nil {
+					t.Fatal(err)
+				}
+				await("an answer", func(f http2.Frame) bool {
+					return f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream)
+				})
+				end := await("a GOAWAY", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway }).(*http2.GoAwayFrame)
+				if end.LastStreamID != 1 || end.ErrCode != http2.ErrCodeNo {
+					t.Errorf("the end is %v", end)
+				}
+				if f, err := fr.ReadFrame(); err == nil {
+					t.Errorf("%v after the GOAWAY", f)
+				}
 			})
-			end := await("a GOAWAY", func(f http2.Frame) bool { return f.Header().Type == http2.FrameGoAway }).(*http2.GoAwayFrame)
-			if end.LastStreamID != 1 || end.ErrCode != http2.ErrCodeNo {
-				t.Errorf("the end is %v", end)
-			}
-			if f, err := fr.ReadFrame(); err == nil {
-				t.Errorf("%v after the GOAWAY", f)
-			}
 		})
 	}
 }
@@ -287,7 +293,7 @@ func TestSlowReaderKeepsItsAnswer(t *testing.T) {
 				}
 				server, done := g.listen(cfg), make(chan error, 1)
 				c := g.dial()
-				_ = c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+				_ = c.Conn.(socket).SetReadBuffer(16 << 10)
 				if over == "TLS" {
 					c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 				}
@@ -317,7 +323,7 @@ func TestSlowReaderKeepsItsAnswer(t *testing.T) {
 					if read >= step {
 						_ = fr.WriteWindowUpdate(0, uint32(read))
 						read = 0
-						time.Sleep(150 * time.Millisecond)
+						time.Sleep(100 * time.Millisecond)
 					}
 				}
 				_ = c.Close()
@@ -339,7 +345,7 @@ func TestSilentReaderDelaysNoEnd(t *testing.T) {
 			g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 300_000)) }))
 			server := g.listen(downstream.Config{ReadHeaderTimeout: time.Minute})
 			c := g.dial()
-			_ = c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+			_ = c.Conn.(socket).SetReadBuffer(16 << 10)
 			if c.send(over); over == "" {
 				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 			} else {
@@ -348,7 +354,7 @@ func TestSilentReaderDelaysNoEnd(t *testing.T) {
 				_ = fr.WriteWindowUpdate(0, 1<<20)
 				_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", "/"), EndStream: true, EndHeaders: true})
 			}
-			time.Sleep(500 * time.Millisecond) // all of the answer is written
+			time.Sleep(200 * time.Millisecond) // all of the answer is written
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			ended := make(chan error, 1)
@@ -389,35 +395,31 @@ func (s *slowRecord) Write(p []byte) (int, error) {
 // TestHalfARecordIsARequest: a kept connection does not make room when some of a request has
 // come, though TLS does not show it yet.
 func TestHalfARecordIsARequest(t *testing.T) {
-	t.Parallel()
-	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	g.listen(downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Minute, TLS: ownTLS()})
-	c := g.dial()
-	records := &slowRecord{Conn: c.Conn}
-	c.Conn = tls.Client(records, &tls.Config{InsecureSkipVerify: true})
-	c.br.Reset(c.Conn)
-	for range 2 {
-		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp, err := http.ReadResponse(c.br, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		records.pause = 400 * time.Millisecond
-		records.half = func() {
-			if other, err := net.Dial("tcp", g.addr); err == nil {
-				t.Cleanup(func() { _ = other.Close() })
+	inVirtualTime(t, func(t *testing.T) {
+		g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		g.listen(downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Minute, TLS: ownTLS()})
+		c := g.dial()
+		records := &slowRecord{Conn: c.Conn}
+		c.Conn = tls.Client(records, &tls.Config{InsecureSkipVerify: true})
+		c.br.Reset(c.Conn)
+		for range 2 {
+			c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			resp, err := http.ReadResponse(c.br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			records.pause = 400 * time.Millisecond
+			records.half = func() {
+				g.dial()
 			}
 		}
-	}
+	})
 }
 
 // TestNewcomersStarveNobody: connections that bring no whole request, and there are more of them
 // than are allowed, do not keep a client of another address out.
 func TestNewcomersStarveNobody(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs several addresses")
-	}
 	const most, flood = 10, 35
 	request := "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 	for name, says := range map[string]string{
@@ -426,56 +428,49 @@ func TestNewcomersStarveNobody(t *testing.T) {
 		"half a frame":          http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x05\x01\x04\x00\x00\x00\x01",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := newGateway(t, 10, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			g.listen(downstream.Config{MaxConnections: most, ReadHeaderTimeout: time.Hour})
-			from := func(addr string) *rawConn {
-				return g.dialBy(&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}})
-			}
-			for range flood {
-				from("127.0.0.2").send(says)
-			}
-			honest := from("127.0.0.3")
-			honest.send(request)
-			if res := honest.response(); res.StatusCode != http.StatusOK {
-				t.Error(res.Status)
-			}
+			inVirtualTime(t, func(t *testing.T) {
+				g := newGateway(t, 10, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				g.listen(downstream.Config{MaxConnections: most, ReadHeaderTimeout: time.Hour})
+				from := func(addr string) *rawConn {
+					return g.dialBy(&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}})
+				}
+				for range flood {
+					from("127.0.0.2").send(says)
+				}
+				honest := from("127.0.0.3")
+				honest.send(request)
+				if res := honest.response(); res.StatusCode != http.StatusOK {
+					t.Error(res.Status)
+				}
+			})
 		})
 	}
 }
 
 // TestMaxConnectionsClose: a server that is full can be closed.
 func TestMaxConnectionsClose(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	logger, lines := logOf()
-	server := g.listen(downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
-	g.dial()
-	g.dial()
-	awaitLine(t, lines, "listen.max_connections")
-	if err := server.Close(); err != nil { // while the clients are still there
-		t.Error(err)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+		logger, lines := logOf()
+		server := g.listen(downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
+		g.dial()
+		g.dial()
+		awaitLine(t, lines, "listen.max_connections")
+		if err := server.Close(); err != nil { // while the clients are still there
+			t.Error(err)
+		}
+	})
 }
 
 // TestSlowHeader: a header must be complete in its time, however its bytes come.
 func TestSlowHeader(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	g.listen(downstream.Config{ReadHeaderTimeout: 50 * time.Millisecond})
-	conn := g.dial()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer conn.Close()
-	wg.Go(func() {
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for range tick.C {
-			if _, err := io.WriteString(conn, "G"); err != nil {
-				return
-			}
+	inVirtualTime(t, func(t *testing.T) {
+		g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+		conn := g.dial()
+		for range 9 {
+			conn.send("G")
+			time.Sleep(headerTime / 10)
 		}
+		endAfter(t, g.server, headerTime/10)
 	})
-	var netErr net.Error
-	if b, err := io.ReadAll(conn.br); errors.As(err, &netErr) && netErr.Timeout() {
-		t.Errorf("the connection is still open, after %q", b)
-	}
 }

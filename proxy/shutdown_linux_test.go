@@ -37,6 +37,7 @@ func asks(addr string) (status int, err error) {
 // TestShutdownServesTheConnected: so does one that is connected, and not accepted yet: a
 // listener that is closed resets it.
 func TestShutdownServesTheConnected(t *testing.T) {
+	t.Parallel()
 	const clients = 5
 	g := newGateway(t, clients, http.HandlerFunc(echoRequest))
 	server, l := g.another()

@@ -59,6 +59,7 @@ func (l splicedListener) Accept() (net.Conn, error) {
 // TestSplice: a long answer goes from connection to connection, byte for byte, and
 // both connections can be used again; a break on either side is known for what it is.
 func TestSplice(t *testing.T) {
+	t.Parallel()
 	body := make([]byte, 1<<20)
 	for i := range body {
 		body[i] = byte(rand.Uint32())
@@ -131,7 +132,7 @@ func TestSplice(t *testing.T) {
 	t.Run("slow", func(t *testing.T) { // the time for the header is no time for the body
 		_, res := get("GET", "/slow")
 		up.awaitEntered(t)
-		time.Sleep(2 * headerTime)
+		time.Sleep(headerTime + headerTime/5)
 		up.proceed <- struct{}{}
 		if got, err := io.ReadAll(res.Body); err != nil || !bytes.Equal(got, body) {
 			t.Fatalf("%d bytes, %v", len(got), err)

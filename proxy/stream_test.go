@@ -11,7 +11,7 @@ import (
 
 // h2cClient speaks HTTP/2 with prior knowledge, all over one connection.
 func h2cClient(t *testing.T) *http.Client {
-	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr := &http.Transport{Protocols: new(http.Protocols), DialContext: dialerOf(t).DialContext}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}

@@ -159,7 +159,7 @@ func chaoticClient(addr string, rng *rand.Rand) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Duration(rng.IntN(60)) * time.Millisecond))
 	if rng.IntN(3) == 0 {
-		_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(400 * time.Millisecond)) // longer than it waits in line
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && rng.IntN(4) == 0 {
 		_ = tcp.SetLinger(0) // close with a reset

@@ -28,16 +28,13 @@ type tcpUpstream struct {
 	url *url.URL
 
 	mu    sync.Mutex
-	conns []*net.TCPConn
+	conns []socket
 	total int
 }
 
-func newTCPUpstream(t testing.TB, serve func(*net.TCPConn)) *tcpUpstream {
+func newTCPUpstream(t testing.TB, serve func(socket)) *tcpUpstream {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	u := &tcpUpstream{Listener: l, url: mustURL(t, "tcp://"+l.Addr().String())}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -46,7 +43,7 @@ func newTCPUpstream(t testing.TB, serve func(*net.TCPConn)) *tcpUpstream {
 			if err != nil {
 				return
 			}
-			conn := c.(*net.TCPConn)
+			conn := c.(socket)
 			u.mu.Lock()
 			u.conns, u.total = append(u.conns, conn), u.total+1
 			u.mu.Unlock()
@@ -72,7 +69,7 @@ func (u *tcpUpstream) seen() int {
 }
 
 // banner greets and then says what it hears.
-func banner(c *net.TCPConn) {
+func banner(c socket) {
 	_, _ = io.WriteString(c, "hello\n")
 	_, _ = io.Copy(c, c)
 }
@@ -96,10 +93,7 @@ func newTCPGateway(t testing.TB, k int, ups []*url.URL, change ...func(*Config))
 // serveTCP has g.dial reach a TCP listener of a server.
 func (g *gateway) serveTCP(s *downstream.Server) {
 	g.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	l := listen(g.t)
 	g.addr = l.Addr().String()
 	served := make(chan error, 1)
 	go func() { served <- s.ServeTCP(l, ":873") }()
@@ -261,7 +255,7 @@ func TestTCPSaidAll(t *testing.T) {
 // TestTCPHalfClose: each side may end alone.
 func TestTCPHalfClose(t *testing.T) {
 	heard := make(chan string, 1)
-	up := newTCPUpstream(t, func(c *net.TCPConn) {
+	up := newTCPUpstream(t, func(c socket) {
 		_, _ = io.WriteString(c, "that is all")
 		_ = c.CloseWrite()
 		all, _ := io.ReadAll(c)
@@ -285,15 +279,16 @@ func TestTCPHalfClose(t *testing.T) {
 // TestTCPSilentAfterTheEnd: a client that keeps its connection after the upstream has
 // ended does not keep the slot.
 func TestTCPSilentAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.WriteString(c, "bye") })
-	g := newTCPGateway(t, 1, []*url.URL{up.url})
-	c := g.dial()
-	c.expect("bye")
-	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Aborted || rec.Hold < endTime/2 {
-		t.Errorf("record %+v", rec)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		up := newTCPUpstream(t, func(c socket) { _, _ = io.WriteString(c, "bye") })
+		g := newTCPGateway(t, 1, []*url.URL{up.url})
+		c := g.dial()
+		c.expect("bye")
+		g.sem.await(0, 0)
+		if rec := g.records.next(t); rec.Aborted || rec.Hold != endTime {
+			t.Errorf("record %+v", rec)
+		}
+	})
 }
 
 // TestTCPRefused: whoever is not admitted gets a reset, at once.
@@ -326,7 +321,7 @@ func TestTCPRefused(t *testing.T) {
 func TestTCPSlotLost(t *testing.T) {
 	for _, how := range []string{"slot", "standing"} {
 		ended := make(chan error, 1)
-		up := newTCPUpstream(t, func(c *net.TCPConn) {
+		up := newTCPUpstream(t, func(c socket) {
 			_, err := io.Copy(c, c)
 			ended <- err
 		})
@@ -357,7 +352,7 @@ func TestTCPSlotLost(t *testing.T) {
 func TestTCPAsleep(t *testing.T) {
 	var heard bytes.Buffer
 	ended := make(chan struct{})
-	up := newTCPUpstream(t, func(c *net.TCPConn) {
+	up := newTCPUpstream(t, func(c socket) {
 		_, _ = io.Copy(io.MultiWriter(&heard, c), c)
 		close(ended)
 	})
@@ -376,41 +371,46 @@ func TestTCPAsleep(t *testing.T) {
 
 // TestTCPHold: a connection has its slot no longer than the pool allows, nor idle.
 func TestTCPHold(t *testing.T) {
-	up := newTCPUpstream(t, banner)
-	for name, bound := range map[string]func(*Config){
-		errHoldMax.cause:  func(c *Config) { c.Pools[0].HoldMax = 100 * time.Millisecond },
-		errHoldIdle.cause: func(c *Config) { c.Pools[0].HoldIdle = 100 * time.Millisecond },
-	} {
-		g := newTCPGateway(t, 1, []*url.URL{up.url}, bound)
-		c := g.dial()
-		c.expect("hello\n")
-		c.expectReset()
-		g.sem.await(0, 0)
-		if rec := g.records.next(t); !rec.Aborted || rec.Hold < 100*time.Millisecond {
-			t.Errorf("%s: record %+v", name, rec)
+	inVirtualTime(t, func(t *testing.T) {
+		up := newTCPUpstream(t, banner)
+		for name, bound := range map[string]func(*Config){
+			errHoldMax.cause:  func(c *Config) { c.Pools[0].HoldMax = 20 * time.Second },
+			errHoldIdle.cause: func(c *Config) { c.Pools[0].HoldIdle = 20 * time.Second },
+		} {
+			g := newTCPGateway(t, 1, []*url.URL{up.url}, bound)
+			c := g.dial()
+			c.expect("hello\n")
+			c.expectReset()
+			g.sem.await(0, 0)
+			if rec := g.records.next(t); !rec.Aborted || rec.Hold != 20*time.Second {
+				t.Errorf("%s: record %+v", name, rec)
+			}
 		}
-	}
+	})
 }
 
 // TestTCPBusyIsNotIdle: what moves in either direction counts.
 func TestTCPBusyIsNotIdle(t *testing.T) {
-	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
-	const idle = 1500 * time.Millisecond // a busy machine may stop the client for a while
-	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
-	c := g.dial()
-	for began := time.Now(); time.Since(began) < 2*idle; time.Sleep(idle / 20) {
-		c.send("x")
-	}
-	_ = c.Close()
-	if rec := g.records.next(t); rec.Aborted {
-		t.Errorf("record %+v", rec)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		up := newTCPUpstream(t, func(c socket) { _, _ = io.Copy(io.Discard, c) })
+		const idle = 10 * time.Second
+		g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
+		c := g.dial()
+		for range 2 {
+			c.send("x")
+			time.Sleep(idle - 1)
+		}
+		_ = c.Close()
+		if rec := g.records.next(t); rec.Aborted {
+			t.Errorf("record %+v", rec)
+		}
+	})
 }
 
 // TestTCPBothWays: large streams in both directions at once arrive as they were sent,
 // over what the kernel copies and over what it does not.
 func TestTCPBothWays(t *testing.T) {
-	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	up := newTCPUpstream(t, func(c socket) { _, _ = io.Copy(c, c) })
 	for _, spoken := range []bool{false, true} {
 		g := newTCPGateway(t, 1, []*url.URL{up.url})
 		if spoken {
@@ -424,7 +424,7 @@ func TestTCPBothWays(t *testing.T) {
 		}
 		go func() {
 			_, _ = c.Write(sent)
-			_ = c.Conn.(*net.TCPConn).CloseWrite()
+			_ = c.Conn.(socket).CloseWrite()
 		}()
 		got, err := io.ReadAll(c.br)
 		if err != nil || !bytes.Equal(got, sent) {
@@ -471,7 +471,7 @@ func TestTCPNextUpstream(t *testing.T) {
 
 // TestTCPUpstreamResets: a connection that the upstream resets is reset at the client.
 func TestTCPUpstreamResets(t *testing.T) {
-	up := newTCPUpstream(t, func(c *net.TCPConn) {
+	up := newTCPUpstream(t, func(c socket) {
 		_, _ = io.ReadFull(c, make([]byte, 1))
 		_ = c.SetLinger(0)
 	})
@@ -487,7 +487,7 @@ func TestTCPUpstreamResets(t *testing.T) {
 // TestTCPClientResets: a client that resets its connection frees the slot at once.
 func TestTCPClientResets(t *testing.T) {
 	ended := make(chan struct{})
-	up := newTCPUpstream(t, func(c *net.TCPConn) { banner(c); close(ended) })
+	up := newTCPUpstream(t, func(c socket) { banner(c); close(ended) })
 	g := newTCPGateway(t, 1, []*url.URL{up.url})
 	c := g.dial()
 	c.expect("hello\n")
@@ -504,7 +504,7 @@ func TestTCPClientResets(t *testing.T) {
 func TestTCPProxyHeader(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		clients := make(chan net.Addr, 1)
-		up := newTCPUpstream(t, func(c *net.TCPConn) {
+		up := newTCPUpstream(t, func(c socket) {
 			spoken := proxyproto.NewConn(c)
 			if h := spoken.ProxyHeader(); h == nil || int(h.Version) != version {
 				t.Errorf("header %+v, want version %d", h, version)
@@ -617,7 +617,7 @@ func TestTCPShutdown(t *testing.T) {
 // stay.
 func TestTCPReload(t *testing.T) {
 	one := newTCPUpstream(t, banner)
-	two := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.WriteString(c, "two") })
+	two := newTCPUpstream(t, func(c socket) { _, _ = io.WriteString(c, "two") })
 	g := newTCPGateway(t, 2, []*url.URL{one.url})
 	c := g.dial()
 	c.expect("hello\n")
@@ -657,13 +657,13 @@ func (a askedAdmitter) Acquire(ctx context.Context, req admission.Request) (Slot
 func TestTCPServerName(t *testing.T) {
 	secured := ownTLS()
 	serve := func(greeting string) *tcpUpstream {
-		return newTCPUpstream(t, func(c *net.TCPConn) {
+		return newTCPUpstream(t, func(c socket) {
 			secure := tls.Server(c, secured)
 			_, _ = io.WriteString(secure, greeting)
 			_ = secure.Close()
 		})
 	}
-	db, web, plain := serve("db"), serve("web"), newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	db, web, plain := serve("db"), serve("web"), newTCPUpstream(t, func(c socket) { _, _ = io.Copy(c, c) })
 	g := newTCPGateway(t, 3, []*url.URL{plain.url}, func(c *Config) {
 		c.Pools = append(c.Pools, Pool{Name: "db", Upstreams: []*url.URL{db.url}}, Pool{Name: "web", Upstreams: []*url.URL{web.url}})
 		c.TCP[0].Names = []ServerName{{Host: "DB.example.com", Pool: "db"}, {Host: "*.web.example.com", Pool: "web"}}
@@ -703,19 +703,15 @@ func TestTCPServerName(t *testing.T) {
 // TestTCPServerNameThenSilence: the time for what a client says first bounds nothing that
 // follows.
 func TestTCPServerNameThenSilence(t *testing.T) {
-	t.Parallel()
-	const headerTime = 200 * time.Millisecond
-	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
-	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.TCP[0].Names = []ServerName{{Host: "other", Pool: "p"}} })
-	server, err := downstream.NewServer(downstream.Config{Handler: g.handler, ReadHeaderTimeout: headerTime})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.serveTCP(server)
-	c := g.dial()
-	c.send("not TLS")
-	c.expect("not TLS")
-	time.Sleep(2 * headerTime)
-	c.send("still there")
-	c.expect("still there")
+	inVirtualTime(t, func(t *testing.T) {
+		up := newTCPUpstream(t, func(c socket) { _, _ = io.Copy(c, c) })
+		g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.TCP[0].Names = []ServerName{{Host: "other", Pool: "p"}} })
+		g.listenTCP(downstream.Config{})
+		c := g.dial()
+		c.send("not TLS")
+		c.expect("not TLS")
+		time.Sleep(2 * headerTime)
+		c.send("still there")
+		c.expect("still there")
+	})
 }

@@ -235,39 +235,41 @@ func TestTicketPreferredLeaves(t *testing.T) {
 // TestTicketHandler: its paths are nobody else's, in any spelling that an
 // upstream may take for them, and the log keeps the tickets' secret.
 func TestTicketHandler(t *testing.T) {
-	for _, mounted := range []bool{true, false} {
-		var log bytes.Buffer
-		g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
-			c.AccessLog = AccessStructured
-			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			if mounted {
-				c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set("Ticket-Path", r.URL.Path)
-					w.WriteHeader(http.StatusCreated)
-				})
+	inVirtualTime(t, func(t *testing.T) {
+		for _, mounted := range []bool{true, false} {
+			var log bytes.Buffer
+			g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
+				c.AccessLog = AccessStructured
+				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				if mounted {
+					c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("Ticket-Path", r.URL.Path)
+						w.WriteHeader(http.StatusCreated)
+					})
+				}
+			})
+			for path, ours := range map[string]bool{
+				"/.kgate/tickets": true, "/.kgate/tickets/": true, "/.kgate/tickets/secret": true, "//.kgate//tickets/secret": true,
+				"/%2ekgate/tickets/secret": true, "/.kgate/ticketsx": false, "/x/.kgate/tickets": false,
+			} {
+				res := g.do(g.request("POST", path))
+				_ = res.Body.Close()
+				want := map[bool]int{true: 404, false: 200}[ours]
+				if mounted && ours {
+					want = 201
+				}
+				if res.StatusCode != want {
+					t.Errorf("mounted %v, %s: got %v, want %d", mounted, path, res.Status, want)
+				}
 			}
-		})
-		for path, ours := range map[string]bool{
-			"/.kgate/tickets": true, "/.kgate/tickets/": true, "/.kgate/tickets/secret": true, "//.kgate//tickets/secret": true,
-			"/%2ekgate/tickets/secret": true, "/.kgate/ticketsx": false, "/x/.kgate/tickets": false,
-		} {
-			res := g.do(g.request("POST", path))
-			_ = res.Body.Close()
-			want := map[bool]int{true: 404, false: 200}[ours]
-			if mounted && ours {
-				want = 201
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if err := g.server.Shutdown(ctx); err != nil { // the log is whole
+				t.Error(err)
 			}
-			if res.StatusCode != want {
-				t.Errorf("mounted %v, %s: got %v, want %d", mounted, path, res.Status, want)
+			cancel()
+			if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "path=/.kgate/tickets ") {
+				t.Errorf("log: %s", log.String())
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		if err := g.server.Shutdown(ctx); err != nil { // the log is whole
-			t.Error(err)
-		}
-		cancel()
-		if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "path=/.kgate/tickets ") {
-			t.Errorf("log: %s", log.String())
-		}
-	}
+	})
 }

@@ -4,9 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -23,7 +21,7 @@ func TestHalfClose(t *testing.T) {
 	c.send(upgradeRequest)
 	c.response()
 	c.send("last words")
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+	if err := c.Conn.(socket).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(c.br); err != nil || string(b) != "last words" {
@@ -44,7 +42,7 @@ func TestUpstreamHalfCloses(t *testing.T) {
 		defer conn.Close()
 		_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nthat is all")
 		_ = brw.Flush()
-		_ = conn.(meteredConn).Conn.(*net.TCPConn).CloseWrite()
+		_ = conn.(meteredConn).Conn.(socket).CloseWrite()
 		b, _ := io.ReadAll(brw)
 		heard <- string(b)
 	}))
@@ -107,6 +105,7 @@ func TestUpgrade(t *testing.T) {
 // TestUpgradeHalfClosed: a client that has closed its sending side gets the rest of the answer,
 // also where its request had a body, and in a program's own server.
 func TestUpgradeHalfClosed(t *testing.T) {
+	t.Parallel()
 	needDisconnectWatch(t)
 	const late = 300 * time.Millisecond // longer than it takes to notice that a client has left
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -122,7 +121,7 @@ func TestUpgradeHalfClosed(t *testing.T) {
 		time.Sleep(late)
 		_, _ = io.WriteString(conn, "late")
 	}))
-	foreign := httptest.NewUnstartedServer(g.handler)
+	foreign := unstarted(t, g.handler)
 	foreign.Config.ConnContext = downstream.ConnContext
 	foreign.Start()
 	defer foreign.Close()
@@ -134,7 +133,7 @@ func TestUpgradeHalfClosed(t *testing.T) {
 			if res := c.response(); res.StatusCode != 101 {
 				t.Fatalf("%s, body %q: got %v", name, body, res.Status)
 			}
-			_ = c.Conn.(*net.TCPConn).CloseWrite()
+			_ = c.Conn.(socket).CloseWrite()
 			if rest, err := io.ReadAll(c.br); string(rest) != "late" || err != nil {
 				t.Errorf("%s, body %q: read %q, %v", name, body, rest, err)
 			}
@@ -195,7 +194,7 @@ func TestUpgradesSpoilNoUpstream(t *testing.T) {
 		"none, and it goes on so": {"http", "GET /ws HTTP/1.1\r\nHost: h\r\nWanted: echo\r\n\r\n", 502},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			one := unstarted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Upgrade")+r.Header.Get("Wanted") == "" {
 					_, _ = io.WriteString(w, "one")
 					return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,8 @@ type disconnectWatch struct {
 	file    *os.File        // the epoll instance
 	epoll   syscall.RawConn // of file
 	clients *clients
-	done    chan struct{} // closed when the goroutine has ended
+	first   sync.Once
+	running sync.WaitGroup // the goroutine, from the first socket on
 }
 
 func newDisconnectWatch(of *clients) (*disconnectWatch, error) {
@@ -31,11 +33,10 @@ func newDisconnectWatch(of *clients) (*disconnectWatch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("downstream: watching for clients that leave: %w", err)
 	}
-	w := &disconnectWatch{file: os.NewFile(uintptr(fd), "epoll"), clients: of, done: make(chan struct{})}
+	w := &disconnectWatch{file: os.NewFile(uintptr(fd), "epoll"), clients: of}
 	if w.epoll, err = w.file.SyscallConn(); err != nil {
 		return nil, errors.Join(err, w.file.Close())
 	}
-	go w.run()
 	return w, nil
 }
 
@@ -51,6 +52,7 @@ func (w *disconnectWatch) add(c *Conn) error {
 	if err != nil {
 		return err
 	}
+	w.first.Do(func() { w.running.Go(w.run) })
 	var failure error
 	event := unix.EpollEvent{
 		Events: unix.EPOLLRDHUP | unix.EPOLLET, // and EPOLLHUP and EPOLLERR, always
@@ -65,11 +67,10 @@ func (w *disconnectWatch) add(c *Conn) error {
 // close ends all watches. It may be called again.
 func (w *disconnectWatch) close() {
 	_ = w.file.Close()
-	<-w.done
+	w.running.Wait()
 }
 
 func (w *disconnectWatch) run() {
-	defer close(w.done)
 	events := make([]unix.EpollEvent, 64)
 	for {
 		n := 0

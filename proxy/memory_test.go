@@ -1,0 +1,300 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// inVirtualTime runs a test in a bubble, with a network of its own. Time passes there only while
+// everybody waits, so limits are reached to the instant, on any machine. What the kernel knows of a
+// socket, nobody knows of these connections.
+func inVirtualTime(t *testing.T, test func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		memories.Store(t, &memory{listeners: make(map[string]*memoryListener), port: 50_000})
+		t.Cleanup(func() { memories.Delete(t) })
+		test(t)
+	})
+}
+
+var memories sync.Map // testing.TB to *memory
+
+// memoryOf returns the network of a test in virtual time; nil: the test uses loopback.
+func memoryOf(t testing.TB) *memory {
+	n, _ := memories.Load(t)
+	m, _ := n.(*memory)
+	return m
+}
+
+// listen listens on loopback, or on what the test has in its place.
+func listen(t testing.TB) net.Listener { return listenAt(t, "127.0.0.1:0") }
+
+func listenAt(t testing.TB, addr string) net.Listener {
+	t.Helper()
+	if n := memoryOf(t); n != nil {
+		return n.listen(netip.MustParseAddrPort(addr))
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// dialerOf returns what reaches the test's listeners.
+func dialerOf(t testing.TB) dialer {
+	if n := memoryOf(t); n != nil {
+		return n
+	}
+	return new(net.Dialer)
+}
+
+// memory is a network within the process. It has no delay, and loses nothing.
+type memory struct {
+	mu        sync.Mutex
+	listeners map[string]*memoryListener
+	port      int // that was given last
+}
+
+// addressLocked returns one with a port that nobody has. The caller holds mu.
+func (n *memory) addressLocked(ip net.IP) *net.TCPAddr {
+	n.port++
+	return &net.TCPAddr{IP: ip, Port: n.port}
+}
+
+func (n *memory) listen(at netip.AddrPort) *memoryListener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	addr := net.TCPAddrFromAddrPort(at)
+	if addr.Port == 0 {
+		addr = n.addressLocked(addr.IP)
+	}
+	l := &memoryListener{addr: addr, backlog: make(chan *memoryConn, 128), closed: make(chan struct{})}
+	n.listeners[l.addr.String()] = l
+	return l
+}
+
+// DialContext has the signature of net.Dialer's.
+func (n *memory) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
+	return n.dialFrom(ctx, net.IPv4(127, 0, 0, 1), address)
+}
+
+func (n *memory) dialFrom(ctx context.Context, ip net.IP, address string) (net.Conn, error) {
+	n.mu.Lock()
+	l := n.listeners[address]
+	near := &memoryConn{link: new(link), addr: n.addressLocked(ip), size: memoryBuffer}
+	n.mu.Unlock()
+	if l == nil {
+		return nil, syscall.ECONNREFUSED
+	}
+	near.changed.L = &near.mu
+	far := &memoryConn{link: near.link, addr: l.addr, size: memoryBuffer, peer: near}
+	near.peer = far
+	select {
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	default:
+	}
+	select {
+	case l.backlog <- far:
+		return near, nil
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type memoryListener struct {
+	addr    *net.TCPAddr
+	backlog chan *memoryConn // not accepted yet
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case c := <-l.backlog:
+		return c, nil
+	}
+}
+
+func (l *memoryListener) Close() error {
+	err := net.ErrClosed
+	l.once.Do(func() { close(l.closed); err = nil })
+	for {
+		select {
+		case c := <-l.backlog:
+			_ = c.SetLinger(0)
+			_ = c.Close()
+		default:
+			return err
+		}
+	}
+}
+
+func (l *memoryListener) Addr() net.Addr { return l.addr }
+
+// memoryBuffer is how many bytes a connection takes that nobody reads.
+const memoryBuffer = 64 << 10
+
+// link is what both ends of a connection share.
+type link struct {
+	mu      sync.Mutex // never held by somebody who waits
+	changed sync.Cond
+}
+
+// memoryConn is one end of a connection, as a socket of TCP is one.
+type memoryConn struct {
+	*link
+	peer          *memoryConn
+	addr          *net.TCPAddr
+	size          int    // of got, at most
+	got           []byte // from the peer, and not read
+	ended         bool   // the peer sends no more
+	reset         bool   // by the peer
+	closed        bool
+	noLinger      bool
+	reads, writes memoryDeadline
+}
+
+// memoryDeadline is one of a connection's, under its mu.
+type memoryDeadline struct {
+	at    time.Time
+	timer *time.Timer
+}
+
+// set sets the deadline. wake is called when it has passed.
+func (d *memoryDeadline) set(at time.Time, wake func()) {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	if d.at = at; !at.IsZero() {
+		d.timer = time.AfterFunc(time.Until(at), wake)
+	}
+}
+
+func (d *memoryDeadline) check() error {
+	if !d.at.IsZero() && !time.Now().Before(d.at) {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+func (c *memoryConn) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed.Broadcast()
+}
+
+func (c *memoryConn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		err := c.reads.check()
+		switch {
+		case c.closed:
+			return 0, c.failed("read", net.ErrClosed)
+		case len(p) == 0:
+			return 0, nil
+		case err != nil:
+			return 0, c.failed("read", err)
+		case len(c.got) > 0:
+			n := copy(p, c.got)
+			c.got = append(c.got[:0], c.got[n:]...)
+			c.changed.Broadcast()
+			return n, nil
+		case c.reset:
+			return 0, c.failed("read", syscall.ECONNRESET)
+		case c.ended:
+			return 0, io.EOF
+		}
+		c.changed.Wait()
+	}
+}
+
+func (c *memoryConn) Write(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		err := c.writes.check()
+		switch {
+		case c.closed:
+			return n, c.failed("write", net.ErrClosed)
+		case err != nil:
+			return n, c.failed("write", err)
+		case c.reset:
+			return n, c.failed("write", syscall.ECONNRESET)
+		case c.peer.closed, c.peer.ended:
+			c.reset = c.peer.closed // what comes for a closed socket is answered so
+			return n, c.failed("write", syscall.EPIPE)
+		}
+		if room := min(c.peer.size-len(c.peer.got), len(p)-n); room > 0 {
+			c.peer.got = append(c.peer.got, p[n:n+room]...)
+			n += room
+			c.changed.Broadcast()
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		c.changed.Wait()
+	}
+}
+
+func (c *memoryConn) failed(op string, err error) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: c.addr, Addr: c.peer.addr, Err: err}
+}
+
+// change calls f, unless the connection is closed.
+func (c *memoryConn) change(f func()) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.failed("set", net.ErrClosed)
+	}
+	f()
+	c.changed.Broadcast()
+	return nil
+}
+
+func (c *memoryConn) Close() error {
+	return c.change(func() {
+		c.closed = true
+		c.reads.set(time.Time{}, nil)
+		c.writes.set(time.Time{}, nil)
+		if c.noLinger || len(c.got) > 0 {
+			c.peer.reset = true
+		}
+		c.peer.ended = true
+	})
+}
+
+func (c *memoryConn) CloseWrite() error       { return c.change(func() { c.peer.ended = true }) }
+func (c *memoryConn) SetLinger(sec int) error { return c.change(func() { c.noLinger = sec == 0 }) }
+func (c *memoryConn) SetReadBuffer(n int) error {
+	return c.change(func() { c.size = n })
+}
+func (c *memoryConn) LocalAddr() net.Addr  { return c.addr }
+func (c *memoryConn) RemoteAddr() net.Addr { return c.peer.addr }
+func (c *memoryConn) SetReadDeadline(t time.Time) error {
+	return c.change(func() { c.reads.set(t, c.wake) })
+}
+
+func (c *memoryConn) SetWriteDeadline(t time.Time) error {
+	return c.change(func() { c.writes.set(t, c.wake) })
+}
+
+func (c *memoryConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
