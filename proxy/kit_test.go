@@ -305,26 +305,3 @@ func (w without) Do(req *upstream.Request, _ upstream.Caller) (*upstream.Respons
 	}
 	return &upstream.Response{Response: res, Fields: adapt.Fields(res.Header)}, nil
 }
-
-// pauses are those between the steps of somebody who must not be late, where time is real.
-type pauses struct {
-	last    time.Time
-	longest atomic.Int64
-}
-
-func (p *pauses) sleep(d time.Duration) {
-	time.Sleep(d)
-	now := time.Now()
-	if !p.last.IsZero() {
-		p.longest.Store(max(p.longest.Load(), int64(now.Sub(p.last))))
-	}
-	p.last = now
-}
-
-// excuse skips the test if one of them was longer: then the machine has stood, and nothing is shown.
-func (p *pauses) excuse(t testing.TB, than time.Duration) {
-	t.Helper()
-	if longest := time.Duration(p.longest.Load()); longest > than {
-		t.Skipf("this machine stood for %v", longest)
-	}
-}
