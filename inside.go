@@ -9,8 +9,8 @@ import (
 
 // Package gateway, which this one does not know, goes in here.
 func init() {
-	inside.Start = func(ctx context.Context, cfg any, more inside.More) (any, error) {
-		return start(ctx, cfg.(Config), more)
+	inside.Start = func(ctx context.Context, cfg any, edit func(*node.Config)) (any, error) {
+		return start(ctx, cfg.(Config), edit)
 	}
 	inside.Reload = func(n, cfg any, edit func(*node.Config)) error { return n.(*Node).reload(cfg.(Config), edit) }
 	inside.Open = func(n any) (*node.Node, any) {

@@ -19,8 +19,7 @@ import (
 type Node struct {
 	node    *node.Node
 	cfg     Config
-	metrics any    // of package gateway
-	onLeave func() // nil: it shuts down
+	metrics any // of package gateway
 
 	stopping context.Context // ends when Close begins
 	stop     context.CancelFunc
@@ -38,10 +37,10 @@ type Node struct {
 // ctx has no effect. The caller ends the node with [Node.Shutdown] or
 // [Node.Close]. If Start fails, nothing stays open.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
-	return start(ctx, cfg, inside.More{Edit: func(*node.Config) {}})
+	return start(ctx, cfg, func(*node.Config) {})
 }
 
-func start(ctx context.Context, cfg Config, more inside.More) (*Node, error) {
+func start(ctx context.Context, cfg Config, edit func(*node.Config)) (*Node, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
@@ -49,9 +48,10 @@ func start(ctx context.Context, cfg Config, more inside.More) (*Node, error) {
 	if err != nil {
 		return nil, outside(err)
 	}
-	inner := cfg.node()
-	more.Edit(&inner)
-	n := &Node{cfg: cfg, onLeave: more.OnLeave, done: make(chan struct{})}
+	inner, leave := cfg.node(), make(chan struct{})
+	inner.OnLeave = func() { close(leave) }
+	edit(&inner)
+	n := &Node{cfg: cfg, done: make(chan struct{})}
 	if inside.Measure != nil {
 		if n.metrics, err = inside.Measure(&inner); err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func start(ctx context.Context, cfg Config, more inside.More) (*Node, error) {
 		return nil, outside(err)
 	}
 	n.stopping, n.stop = context.WithCancel(context.Background())
-	n.wg.Go(func() { n.supervise(n.node.Failed(), n.node.LeaveRequested()) })
+	n.wg.Go(func() { n.supervise(n.node.Failed(), leave) })
 	return n, nil
 }
 
@@ -75,11 +75,7 @@ func (n *Node) supervise(failed <-chan error, leave <-chan struct{}) {
 			return
 		case <-leave:
 			leave = nil
-			if asked := n.onLeave; asked != nil {
-				asked()
-			} else {
-				n.wg.Go(func() { _ = n.shutdown(n.stopping) })
-			}
+			n.wg.Go(func() { _ = n.shutdown(n.stopping) })
 		case <-n.stopping.Done():
 			return
 		}

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/kgate/kgate/internal/inside"
-	"github.com/kgate/kgate/internal/node"
 )
 
 // begin starts a node alone with a pool of one slot.
-func begin(t *testing.T, onLeave func()) *Node {
+func begin(t *testing.T) *Node {
 	t.Helper()
 	cfg := Config{Name: "one", Peers: Peers{Listen: "127.0.0.1:0"}, Pools: []Pool{{Name: "p", K: 1}}}
-	n, err := start(t.Context(), cfg, inside.More{Edit: func(*node.Config) {}, OnLeave: onLeave})
+	n, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,41 +25,28 @@ func begin(t *testing.T, onLeave func()) *Node {
 }
 
 // TestFailsWhileItLeaves: a node that cannot go on ends, also when an operator has asked
-// it to leave and it waits for a slot to come back, or the program is to see to that.
+// it to leave and it waits for a slot to come back.
 func TestFailsWhileItLeaves(t *testing.T) {
-	for name, own := range map[string]bool{"the node shuts down": false, "the program does": true} {
-		t.Run(name, func(t *testing.T) {
-			asked := make(chan struct{}, 1)
-			var onLeave func()
-			if own {
-				onLeave = func() { asked <- struct{}{} }
-			}
-			n := begin(t, onLeave)
-			slot, err := n.Acquire(t.Context(), "p")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer slot.Release()
-			failed, leave := make(chan error, 1), make(chan struct{})
-			close(leave)
-			n.wg.Go(func() { n.supervise(failed, leave) })
-			if own {
-				<-asked
-			} else {
-				for n.NotReady() == "" { // until it drains
-					time.Sleep(time.Millisecond)
-				}
-			}
-			cause := errors.New("the disk is gone")
-			failed <- cause
-			select {
-			case <-n.Done():
-			case <-time.After(20 * time.Second):
-				t.Fatal("the node goes on")
-			}
-			if err := n.Err(); !errors.Is(err, cause) {
-				t.Errorf("ended by %v", err)
-			}
-		})
+	n := begin(t)
+	slot, err := n.Acquire(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slot.Release()
+	failed, leave := make(chan error, 1), make(chan struct{})
+	close(leave)
+	n.wg.Go(func() { n.supervise(failed, leave) })
+	for n.NotReady() == "" { // until it drains
+		time.Sleep(time.Millisecond)
+	}
+	cause := errors.New("the disk is gone")
+	failed <- cause
+	select {
+	case <-n.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the node goes on")
+	}
+	if err := n.Err(); !errors.Is(err, cause) {
+		t.Errorf("ended by %v", err)
 	}
 }

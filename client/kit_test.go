@@ -28,10 +28,7 @@ type network struct {
 
 func newNetwork(t *testing.T, k int) *network {
 	m := admintest.NewTickets(map[string]int{"p": k})
-	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := admin.NewTicketHandler(admin.TicketConfig{Tickets: m})
 	return &network{t: t, memory: m, handler: h, state: make(map[string]string)}
 }
 

@@ -140,6 +140,9 @@ func (c *Config) edit(out *node.Config) {
 		out.Exposed = prom.Handler(c.Process.Gatherer, out.Logger)
 	}
 	out.Reload, out.Troubles = c.Process.Reload, c.Process.Troubles
+	if c.Process.OnLeave != nil {
+		out.OnLeave = c.Process.OnLeave
+	}
 	for i := range c.Pools {
 		c.Pools[i].edit(&out.Pools[i])
 	}

@@ -41,7 +41,7 @@ func edited(c *Config) node.Config {
 // TestEveryFieldReachesTheNode: no field is forgotten on the way.
 func TestEveryFieldReachesTheNode(t *testing.T) {
 	elsewhere := map[string]bool{ // what Start itself uses
-		"Config.Pools": true, "Config.Process.OnLeave": true,
+		"Config.Pools": true,
 	}
 	seen := 0
 	for name, target := range map[string]func(*Config) any{

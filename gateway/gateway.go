@@ -28,7 +28,7 @@ func Start(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	started, err := inside.Start(ctx, cfg.kgate(), inside.More{Edit: cfg.edit, OnLeave: cfg.Process.OnLeave})
+	started, err := inside.Start(ctx, cfg.kgate(), cfg.edit)
 	if err != nil {
 		return nil, err
 	}

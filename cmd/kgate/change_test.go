@@ -67,19 +67,17 @@ func (c *fakeCluster) SetK(_ context.Context, pool, _ string, k, was int) error 
 	return nil
 }
 
-func (c *fakeCluster) Drain(context.Context) error {
+func (c *fakeCluster) Drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.note("drain")
-	return nil
 }
 
-func (c *fakeCluster) Leave(context.Context) error {
+func (c *fakeCluster) Leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.note("leave")
 	go c.left()
-	return nil
 }
 
 func (c *fakeCluster) Suspend(_ context.Context, name string) error {
@@ -112,10 +110,7 @@ func (c *fakeCluster) Ready() (bool, string) { return true, "" }
 func startCluster(t *testing.T) (*fakeCluster, string) {
 	t.Helper()
 	c := &fakeCluster{k: 3, inFlight: 2}
-	h, err := admin.NewHandler(admin.Config{Source: c, Lines: c, Peers: c, Control: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := admin.NewHandler(admin.Config{Source: c, Lines: c, Peers: c, Control: c})
 	server := httptest.NewServer(h)
 	var once sync.Once
 	c.left = func() { once.Do(server.Close) }

@@ -41,14 +41,14 @@ func (c *checkCommand) Run(std streams) error {
 		return err
 	}
 	if c.File == "" && !c.Print {
-		return &codedError{code: exitUsage, err: errors.New("which file? Write kgate check -c FILE")}
+		return usageError("which file? Write kgate check -c FILE")
 	}
 	cfg, err := config.LoadWith(c.File, c.Overrides)
 	switch {
 	case errors.Is(err, config.ErrHost) && !c.Print:
 		err = nil // The file is for another machine, which has a name.
 	case config.FromFlags(err):
-		return &codedError{code: exitUsage, err: err}
+		return usageError("%w", err)
 	}
 	if err == nil && c.Files {
 		err = cfg.CheckFiles()

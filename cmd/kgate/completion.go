@@ -92,10 +92,8 @@ func offers(at *kong.Node, words []string) []string {
 	case value != nil:
 		all = value.EnumSlice()
 	case strings.HasPrefix(begun, "-"):
-		for _, group := range at.AllFlags(true) {
-			for _, f := range group {
-				all = append(all, "--"+f.Name)
-			}
+		for _, f := range slices.Concat(at.AllFlags(true)...) {
+			all = append(all, "--"+f.Name)
 		}
 	default:
 		for _, n := range at.Children {
@@ -112,11 +110,9 @@ func offers(at *kong.Node, words []string) []string {
 
 // takesNext returns the flag that a word names if its value is the next word.
 func takesNext(at *kong.Node, word string) *kong.Flag {
-	for _, group := range at.AllFlags(false) {
-		for _, f := range group {
-			if named := word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short); named && !f.IsBool() {
-				return f
-			}
+	for _, f := range slices.Concat(at.AllFlags(false)...) {
+		if named := word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short); named && !f.IsBool() {
+			return f
 		}
 	}
 	return nil

@@ -96,7 +96,7 @@ Exit codes: 0 all were answered, 1 some were not, 2 wrong command line.`
 // Run runs the clients and prints how long they waited.
 func (c *demoLoadCommand) Run(std streams) error {
 	if c.Duration <= 0 {
-		return &codedError{code: exitUsage, err: errors.New("--duration must be more than 0")}
+		return usageError("--duration must be more than 0")
 	}
 	cfg := demo.LoadConfig{Warmup: min(2*time.Second, c.Duration/4)}
 	cfg.Duration = c.Duration - cfg.Warmup
@@ -105,7 +105,7 @@ func (c *demoLoadCommand) Run(std streams) error {
 		if i := strings.LastIndex(t, "="); i >= 0 {
 			var err error
 			if clients, err = strconv.Atoi(t[i+1:]); err != nil || clients < 1 {
-				return &codedError{code: exitUsage, err: fmt.Errorf("%s: %q is not a number of clients", t, t[i+1:])}
+				return usageError("%s: %q is not a number of clients", t, t[i+1:])
 			}
 			url = t[:i]
 		}
@@ -115,7 +115,7 @@ func (c *demoLoadCommand) Run(std streams) error {
 	defer cancel()
 	r, err := demo.Run(ctx, cfg)
 	if err != nil {
-		return &codedError{code: exitUsage, err: err}
+		return usageError("%w", err)
 	}
 	printLoad(std.out, r)
 	switch {

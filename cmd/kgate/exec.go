@@ -69,7 +69,7 @@ func (c *execCommand) Run(std streams) error {
 		args = args[1:]
 	}
 	if len(args) == 0 {
-		return &codedError{code: exitUsage, err: errors.New("no command; write it after --")}
+		return usageError("no command; write it after --")
 	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *execCommand) acquire(std streams, signals <-chan os.Signal, name string
 		Admins: c.Admin.Admin, Token: token, TTL: c.TTL, Note: c.note(name), Client: c.Client, OnWait: c.show(line),
 	})
 	if err != nil {
-		return nil, &codedError{code: exitUsage, err: err}
+		return nil, usageError("%w", err)
 	}
 	defer gateways.Close()
 	slot, err := c.wait(ctx, gateways)
@@ -165,7 +165,7 @@ func (c *execCommand) onlyPool(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case len(s.Pools) != 1:
-		return "", &codedError{code: exitUsage, err: fmt.Errorf("--pool: which one of %s?", poolNames(s))}
+		return "", usageError("--pool: which one of %s?", poolNames(s))
 	}
 	return s.Pools[0].Name, nil
 }

@@ -39,10 +39,7 @@ type fakeGateway struct {
 func startFake(t *testing.T, pools map[string]int) *fakeGateway {
 	t.Helper()
 	g := &fakeGateway{Tickets: admintest.NewTickets(pools)}
-	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: g.Tickets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := admin.NewTicketHandler(admin.TicketConfig{Tickets: g.Tickets})
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) {

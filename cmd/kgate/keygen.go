@@ -56,17 +56,17 @@ var peerName = regexp.MustCompile(`^[a-zA-Z0-9-][a-zA-Z0-9.-]{0,127}$`)
 // Run makes the files that the flags ask for; none if one of them exists.
 func (c *keygenCommand) Run(std streams) error {
 	if c.Days < 0 || c.Days > 100*365 {
-		return &codedError{code: exitUsage, err: fmt.Errorf("--days %d: write a number of days up to 36500, such as 730", c.Days)}
+		return usageError("--days %d: write a number of days up to 36500, such as 730", c.Days)
 	}
 	for _, name := range c.Peer {
 		if !peerName.MatchString(name) || name == "ca" {
-			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is not the name of a gateway; write its node.name, such as gw-1", name)}
+			return usageError("--peer %q is not the name of a gateway; write its node.name, such as gw-1", name)
 		}
 	}
 	more := c.CA || c.Cluster || c.Token || len(c.Peer) > 0
 	if c.Out != "" {
 		if more {
-			return &codedError{code: exitUsage, err: errors.New("--out is for a cluster key alone: write --dir DIR for several files")}
+			return usageError("--out is for a cluster key alone: write --dir DIR for several files")
 		}
 		key := keyFile{filepath.Base(c.Out), []byte(clusterkey.New() + "\n"), true}
 		if err := writeKeyFiles(filepath.Dir(c.Out), []keyFile{key}); err != nil {

@@ -30,7 +30,7 @@ Exit codes: 0 drained, 1 not drained, 2 wrong command line.`
 // Run asks the gateway to drain and waits until it has.
 func (c *drainCommand) Run(std streams) error {
 	ctx := context.Background()
-	r, name, err := c.postOne(ctx, "/api/v1/drain")
+	r, name, _, err := c.postOne(ctx, "/api/v1/drain")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *leaveCommand) Run(std streams) error {
 		return c.force(std)
 	}
 	ctx := context.Background()
-	r, name, err := c.postOne(ctx, "/api/v1/leave")
+	r, name, _, err := c.postOne(ctx, "/api/v1/leave")
 	if err != nil {
 		return err
 	}

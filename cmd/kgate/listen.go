@@ -132,7 +132,8 @@ func (s *server) openSockets() error {
 		}
 		for _, l := range s.sockets[name] {
 			// As for an address of the configuration, which says so itself.
-			if name == "admin" && s.cfg.Node.AdminTokenFile == "" && !isLoopback(l.Addr()) {
+			at := l.Addr()
+			if name == "admin" && s.cfg.Node.AdminTokenFile == "" && at.Network() != "unix" && !hostaddr.BoundTo(at.String()).IsLoopback() {
 				return errors.New("the socket from systemd can be reached from other machines, and there is no node.admin_token_file: make one with kgate keygen --token, or listen on 127.0.0.1")
 			}
 		}

@@ -19,19 +19,6 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Exit codes.
-const (
-	exitOK      = 0
-	exitFailure = 1 // the command could not do its work
-	exitUsage   = 2 // the command line is wrong
-
-	exitUnreachable = 69 // EX_UNAVAILABLE: no gateway answers
-	exitNoSlot      = 75 // EX_TEMPFAIL: no slot came in time
-	exitNotRunnable = 126
-	exitNotFound    = 127
-	exitSignal      = 128 // and the signal's number
-)
-
 // commands is the command line. Of each command kong calls Validate and Run, and Help for --help.
 type commands struct {
 	Serve       serveCommand      `cmd:"" help:"Run a gateway."`
@@ -163,19 +150,3 @@ func plain(err error) string {
 	}
 	return err.Error()
 }
-
-// codedError ends the process with its own exit code. If err is nil it has been printed
-// already.
-type codedError struct {
-	code int
-	err  error
-}
-
-func (e *codedError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *codedError) Unwrap() error { return e.err }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -141,21 +142,19 @@ func (p page) options(n *kong.Node) {
 		fmt.Fprintf(p.b, ".TP\n.I %s\n", roff.Replace(a.Summary()))
 		p.text(a.Help)
 	}
-	for _, group := range n.AllFlags(true) {
-		for _, f := range group {
-			fmt.Fprintln(p.b, ".TP")
-			name := `\fB` + roff.Replace("--"+f.Name) + `\fR`
-			if f.Short != 0 {
-				name = `\fB\-` + string(f.Short) + `\fR, ` + name
-			}
-			if !f.IsBool() {
-				name += `=\fI` + roff.Replace(f.FormatPlaceHolder()) + `\fR`
-			}
-			fmt.Fprintln(p.b, name)
-			p.text(f.Help)
-			if len(f.Envs) > 0 {
-				p.text("Also the variable " + strings.Join(f.Envs, ", ") + ".")
-			}
+	for _, f := range slices.Concat(n.AllFlags(true)...) {
+		fmt.Fprintln(p.b, ".TP")
+		name := `\fB` + roff.Replace("--"+f.Name) + `\fR`
+		if f.Short != 0 {
+			name = `\fB\-` + string(f.Short) + `\fR, ` + name
+		}
+		if !f.IsBool() {
+			name += `=\fI` + roff.Replace(f.FormatPlaceHolder()) + `\fR`
+		}
+		fmt.Fprintln(p.b, name)
+		p.text(f.Help)
+		if len(f.Envs) > 0 {
+			p.text("Also the variable " + strings.Join(f.Envs, ", ") + ".")
 		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -51,7 +50,7 @@ func (c *poolSetCommand) Run(std streams) error {
 		return c.setRate(std)
 	}
 	if c.K < 1 && c.Upstream == "" {
-		return &codedError{code: exitUsage, err: fmt.Errorf("--k is %d: it must be at least 1", c.K)}
+		return usageError("--k is %d: it must be at least 1", c.K)
 	}
 	r, err := c.remote()
 	if err != nil {
@@ -81,7 +80,7 @@ func (c *poolSetCommand) Run(std streams) error {
 
 func (c *poolSetCommand) setRate(std streams) error {
 	if c.Was != 0 || c.Upstream != "" {
-		return &codedError{code: exitUsage, err: errors.New("--was and --upstream go with --k only: leave them out, or give --k")}
+		return usageError("--was and --upstream go with --k only: leave them out, or give --k")
 	}
 	var change admin.RateChange
 	for _, f := range []struct {
@@ -93,7 +92,7 @@ func (c *poolSetCommand) setRate(std streams) error {
 		}
 		rate, err := config.ParseRate(f.text)
 		if err != nil {
-			return &codedError{code: exitUsage, err: fmt.Errorf("%s: %w", f.flag, err)}
+			return usageError("%s: %w", f.flag, err)
 		}
 		n := int64(rate)
 		*f.to = &n

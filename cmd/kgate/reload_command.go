@@ -28,11 +28,7 @@ Exit codes: 0 the file counts now, 1 it has errors or the gateway does not answe
 
 // Run asks the gateway to read its file, and prints the changes.
 func (c *reloadCommand) Run(std streams) error {
-	r, name, err := c.one(context.Background())
-	if err != nil {
-		return err
-	}
-	data, err := r.post(context.Background(), "/api/v1/reload", nil)
+	_, name, data, err := c.postOne(context.Background(), "/api/v1/reload")
 	if err != nil {
 		return err
 	}

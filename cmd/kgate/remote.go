@@ -44,27 +44,20 @@ func (f adminFlags) remote() (*remote, error) {
 	return f.Admin.remote(token)
 }
 
-// one returns the single gateway that the flags must name, with its name.
-func (f adminFlags) one(ctx context.Context) (r *remote, name string, err error) {
+// postOne posts to the single gateway that the flags must name, and returns its name and its answer.
+func (f adminFlags) postOne(ctx context.Context, path string) (r *remote, name string, answer []byte, err error) {
 	if len(f.Admin.Admin) != 1 {
-		return nil, "", &codedError{code: exitUsage, err: errors.New("--admin must name the one gateway that this is about")}
+		return nil, "", nil, usageError("--admin must name the one gateway that this is about")
 	}
 	if r, err = f.remote(); err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
 	s, _, err := r.status(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
-	return r, s.Gateway.Name, nil
-}
-
-// postOne posts to the single gateway that the flags must name, and returns its name.
-func (f adminFlags) postOne(ctx context.Context, path string) (r *remote, name string, err error) {
-	if r, name, err = f.one(ctx); err == nil {
-		_, err = r.post(ctx, path, nil)
-	}
-	return r, name, err
+	answer, err = r.post(ctx, path, nil)
+	return r, s.Gateway.Name, answer, err
 }
 
 // read returns the token, "" if no file is named.
@@ -97,12 +90,12 @@ func (a adminAddrs) remote(token string) (*remote, error) {
 	for _, text := range a.Admin {
 		u, err := socket.ParseURL(text)
 		if err != nil {
-			return nil, &codedError{code: exitUsage, err: fmt.Errorf("--admin %w", err)}
+			return nil, usageError("--admin %w", err)
 		}
 		r.bases = append(r.bases, u)
 	}
 	if len(r.bases) == 0 {
-		return nil, &codedError{code: exitUsage, err: errors.New("--admin, or KGATE_ADMIN, is empty: give the admin address of a gateway, or leave it out")}
+		return nil, usageError("--admin, or KGATE_ADMIN, is empty: give the admin address of a gateway, or leave it out")
 	}
 	return r, nil
 }

@@ -43,7 +43,7 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 	cfg, err := c.load()
 	switch {
 	case config.FromFlags(err):
-		return &codedError{code: exitUsage, err: err}
+		return usageError("%w", err)
 	case err != nil:
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"maps"
@@ -36,8 +37,8 @@ type server struct {
 	// accessLines is what the access log is written to.
 	accessLines *telemetry.Queued
 	tracer      trace.TracerProvider // nil: no traces
-	keys        peerKeys             // the node
 	clients     *downstream.Server
+	setPeerTLS  func(*tls.Config) error // of the node
 
 	upstreams    upstreamTrust             // in use by the node
 	certificates *downstream.Certificates  // of listen.https; nil: none
@@ -164,7 +165,7 @@ func (s *server) startNode() error {
 	if s.node, err = gateway.Start(s.ctx, cfg); err != nil {
 		return err
 	}
-	s.keys = s.node
+	s.setPeerTLS = s.node.SetPeerTLS
 	s.undo = append(s.undo, s.node.Close)
 	return nil
 }
@@ -174,11 +175,10 @@ func (s *server) state(out *telemetry.State) {
 	if s.clients != nil {
 		out.ClientConnections = s.clients.Connections()
 	}
-	if read := s.read.Load(); read != nil {
-		out.Reloaded, out.ReloadFailed = read.at, read.err != nil
-	}
+	read := s.read.Load()
+	out.Reloaded, out.ReloadFailed = read.at, read.err != nil
 	out.Certificates = make(map[string]time.Time)
-	if expires := s.peerExpiry.Load(); expires != nil && !expires.IsZero() {
+	if expires := s.peerExpiry.Load(); !expires.IsZero() {
 		out.Certificates["peers"] = *expires
 	}
 	if s.certificates != nil {

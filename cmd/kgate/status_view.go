@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -121,7 +122,7 @@ func (v *statusView) header(s *admin.Status, most, room int) {
 		state = v.bad("not ready")
 	}
 	v.say("gateway %s, %s, up %s, version %s\n", v.title(s.Gateway.Name), state, admin.Uptime(s.Gateway.UptimeSeconds), s.Version)
-	v.say("view %d, led by %s, %s\n", s.Cluster.View, orDash(s.Cluster.Leader), s.Cluster.Agreement())
+	v.say("view %d, led by %s, %s\n", s.Cluster.View, cmp.Or(s.Cluster.Leader, "-"), s.Cluster.Agreement())
 }
 
 func (v *statusView) pool(p *admin.Pool, line admin.Line) {
@@ -170,7 +171,7 @@ func (v *statusView) upstreams(f *admin.PoolFleet) {
 func (v *statusView) shares(p *admin.Pool) {
 	t := table{head: []string{"CLIENT", "SHARE", "IN USE", "WAITING", "MEAN WAIT", "OLDEST"}, right: []int{1, 2, 3, 4, 5}, names: []int{0}}
 	for _, s := range p.Fleet.Shares {
-		t.add(s.Client, s.Of(p.K), fmt.Sprint(s.InUse), fmt.Sprint(s.Waiting), orDash(s.MeanWait()), orDash(s.Oldest()))
+		t.add(s.Client, s.Of(p.K), fmt.Sprint(s.InUse), fmt.Sprint(s.Waiting), cmp.Or(s.MeanWait(), "-"), cmp.Or(s.Oldest(), "-"))
 	}
 	v.part(t)
 }
@@ -281,14 +282,7 @@ func membersTable(s *screen, c admin.Cluster) table {
 		if m.Bad() {
 			state = s.bad(m.Word())
 		}
-		t.add(m.Name, state, vote, orDash(c.IfLost(m)), lease, rtt, orDash(successor), orDash(m.Addr))
+		t.add(m.Name, state, vote, cmp.Or(c.IfLost(m), "-"), lease, rtt, cmp.Or(successor, "-"), cmp.Or(m.Addr, "-"))
 	}
 	return t
-}
-
-func orDash(s string) string {
-	if strings.TrimSpace(s) == "" {
-		return "-"
-	}
-	return s
 }

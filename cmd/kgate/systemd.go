@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -129,14 +128,6 @@ func (l *inherited) Accept() (net.Conn, error) {
 func (l *inherited) leave() {
 	l.left.Store(true)
 	_ = l.Close()
-}
-
-func isLoopback(addr net.Addr) bool {
-	if addr.Network() == "unix" {
-		return true
-	}
-	at, err := netip.ParseAddrPort(addr.String())
-	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
 func closeAll(listeners []net.Listener) {

@@ -18,11 +18,6 @@ import (
 	"github.com/kgate/kgate/internal/peercert"
 )
 
-// peerKeys takes certificates and keys into use.
-type peerKeys interface {
-	SetPeerTLS(cfg *tls.Config) error
-}
-
 // trust holds the certificate of this gateway and what it accepts from others, made from one
 // cluster key, or from certificates.
 type trust struct {
@@ -156,7 +151,7 @@ func (s *server) refreshTrust() {
 		return
 	}
 	if err == nil {
-		err = s.keys.SetPeerTLS(next.secure)
+		err = s.setPeerTLS(next.secure)
 	}
 	if err != nil {
 		next.expires, next.failed = s.trust.expires, true // tried again: a certificate may not be valid yet
@@ -189,7 +184,7 @@ func (s *server) troubles() []string {
 		out = append(out, text+"; the old one stays")
 	}
 	ends := make(map[string]time.Time)
-	if expires := s.peerExpiry.Load(); expires != nil && !expires.IsZero() {
+	if expires := s.peerExpiry.Load(); !expires.IsZero() {
 		ends[s.cfg.Cluster.TLS.Cert] = *expires
 	}
 	if s.certificates != nil {

@@ -159,11 +159,6 @@ type deaf struct{}
 
 func (deaf) Deliver(kmutex.Node, string, kmutex.Message) error { return nil }
 
-// linkKeys are the keys of a peer port.
-type linkKeys struct{ *transport.Transport }
-
-func (k linkKeys) SetPeerTLS(cfg *tls.Config) error { return k.SetTLS(cfg) }
-
 // linksWith returns a server of which only the peer port is there, and its address.
 func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) (*server, string) {
 	t.Helper()
@@ -181,7 +176,7 @@ func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) (*server, s
 			t.Error(err)
 		}
 	})
-	n.keys = linkKeys{links}
+	n.setPeerTLS = links.SetTLS
 	return n, links.Addr().String()
 }
 

@@ -22,9 +22,9 @@ type Control interface {
 	SetRate(ctx context.Context, pool string, change RateChange) error
 	// Drain begins to take this gateway out of service: it refuses new requests,
 	// finishes those in flight, and stays in the cluster.
-	Drain(ctx context.Context) error
+	Drain()
 	// Leave begins to end this gateway as SIGTERM does.
-	Leave(ctx context.Context) error
+	Leave()
 	// Reload has this gateway read its configuration file again, as SIGHUP does, and returns the
 	// changes, each in a line. It fails with ErrInvalid if the file has errors, and with
 	// ErrUnavailable if there is no file; then nothing has changed.
@@ -46,24 +46,8 @@ type Reloaded struct {
 	Changes []string `json:"changes"`
 }
 
-// changer carries out changes of the cluster.
-type changer struct {
-	control Control
-	log     *slog.Logger
-}
-
-// routes adds the changes to r.
-func (c *changer) routes(r chi.Router) {
-	post := func(pattern string, f http.HandlerFunc) { r.Handle(pattern, methods{http.MethodPost: f}) }
-	post("/api/v1/pools/{name}", c.setPool)
-	post("/api/v1/drain", c.drain)
-	post("/api/v1/leave", c.leave)
-	post("/api/v1/reload", c.reload)
-	post("/api/v1/members/{name}/suspend", c.suspend)
-}
-
 // setPool changes k, or the rate, and answers when the change holds.
-func (c *changer) setPool(w http.ResponseWriter, r *http.Request) {
+func (h *handler) setPool(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		K        int         `json:"k"`
 		Was      int         `json:"was"`
@@ -79,28 +63,28 @@ func (c *changer) setPool(w http.ResponseWriter, r *http.Request) {
 	case q.Rate != nil && (q.K != 0 || q.Was != 0 || q.Upstream != ""):
 		err = fmt.Errorf("%w: change k or rate, not both at once", ErrInvalid)
 	case q.Rate != nil:
-		c.setRate(w, r, name, *q.Rate)
+		h.setRate(w, r, name, *q.Rate)
 		return
 	case q.K < 1 && q.Upstream == "":
 		err = fmt.Errorf("%w: k must be at least 1, not %d", ErrInvalid, q.K)
 	case q.Was < 0:
 		err = fmt.Errorf("%w: was is the k that you take for granted, or absent; not %d", ErrInvalid, q.Was)
 	default:
-		err = c.control.SetK(r.Context(), name, q.Upstream, q.K, q.Was)
+		err = h.Control.SetK(r.Context(), name, q.Upstream, q.K, q.Was)
 	}
 	if err != nil {
-		c.fail(w, r, err)
+		failed(w, r, err, h.Log)
 		return
 	}
 	answer, attrs := map[string]any{"name": name, "k": q.K}, []any{slog.String("pool", name), slog.Int("k", q.K), slog.String("client", r.RemoteAddr)}
 	if q.Upstream != "" {
 		answer["upstream"], attrs = q.Upstream, append(attrs, slog.String("upstream", q.Upstream))
 	}
-	c.log.Info("k set", attrs...)
+	h.Log.Info("k set", attrs...)
 	writeJSON(w, http.StatusOK, answer)
 }
 
-func (c *changer) setRate(w http.ResponseWriter, r *http.Request, pool string, change RateChange) {
+func (h *handler) setRate(w http.ResponseWriter, r *http.Request, pool string, change RateChange) {
 	var err error
 	for _, rate := range []*int64{change.Down, change.Up} {
 		if rate != nil && *rate < 0 {
@@ -111,10 +95,10 @@ func (c *changer) setRate(w http.ResponseWriter, r *http.Request, pool string, c
 		err = fmt.Errorf("%w: rate needs down or up, in bytes per second", ErrInvalid)
 	}
 	if err == nil {
-		err = c.control.SetRate(r.Context(), pool, change)
+		err = h.Control.SetRate(r.Context(), pool, change)
 	}
 	if err != nil {
-		c.fail(w, r, err)
+		failed(w, r, err, h.Log)
 		return
 	}
 	attrs := []any{slog.String("pool", pool), slog.String("client", r.RemoteAddr)}
@@ -123,47 +107,47 @@ func (c *changer) setRate(w http.ResponseWriter, r *http.Request, pool string, c
 			attrs = append(attrs, slog.Int64(name, *rate))
 		}
 	}
-	c.log.Info("rate set", attrs...)
+	h.Log.Info("rate set", attrs...)
 	writeJSON(w, http.StatusOK, map[string]any{"name": pool, "rate": change})
 }
 
-func (c *changer) drain(w http.ResponseWriter, r *http.Request) {
-	c.accept(w, r, "draining", c.control.Drain(r.Context()))
+func (h *handler) drain(w http.ResponseWriter, r *http.Request) {
+	h.Control.Drain()
+	h.accept(w, r, "draining")
 }
 
-func (c *changer) leave(w http.ResponseWriter, r *http.Request) {
-	c.accept(w, r, "leaving", c.control.Leave(r.Context()))
+func (h *handler) leave(w http.ResponseWriter, r *http.Request) {
+	h.Control.Leave()
+	h.accept(w, r, "leaving")
 }
 
-func (c *changer) reload(w http.ResponseWriter, r *http.Request) {
-	changes, err := c.control.Reload(r.Context())
+func (h *handler) reload(w http.ResponseWriter, r *http.Request) {
+	changes, err := h.Control.Reload(r.Context())
 	if err != nil {
-		c.fail(w, r, err)
+		failed(w, r, err, h.Log)
 		return
 	}
-	c.log.Info("configuration read again", slog.Int("changes", len(changes)), slog.String("client", r.RemoteAddr))
+	h.Log.Info("configuration read again", slog.Int("changes", len(changes)), slog.String("client", r.RemoteAddr))
 	writeJSON(w, http.StatusOK, Reloaded{Changes: list(changes)})
 }
 
-func (c *changer) suspend(w http.ResponseWriter, r *http.Request) {
+func (h *handler) suspend(w http.ResponseWriter, r *http.Request) {
 	name, err := pathName(r)
 	if err == nil {
-		err = c.control.Suspend(r.Context(), name)
+		err = h.Control.Suspend(r.Context(), name)
 	}
-	c.accept(w, r, "suspended", err)
+	if err != nil {
+		failed(w, r, err, h.Log)
+		return
+	}
+	h.accept(w, r, "suspended")
 }
 
 // accept answers the request for a change that goes on after the answer.
-func (c *changer) accept(w http.ResponseWriter, r *http.Request, status string, err error) {
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.log.Info("change accepted", slog.String("path", r.URL.Path), slog.String("client", r.RemoteAddr))
+func (h *handler) accept(w http.ResponseWriter, r *http.Request, status string) {
+	h.Log.Info("change accepted", slog.String("path", r.URL.Path), slog.String("client", r.RemoteAddr))
 	writeJSON(w, http.StatusAccepted, map[string]string{"status": status})
 }
-
-func (c *changer) fail(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, err, c.log) }
 
 // pathName returns the unescaped {name} of the path.
 func pathName(r *http.Request) (string, error) {

@@ -41,10 +41,7 @@ const (
 
 // fleet asks the other gateways.
 type fleet struct {
-	source Source
-	lines  Lines
-	peers  Peers
-	tokens func() []string
+	Config
 
 	mu     sync.Mutex // guards rounds
 	rounds map[question]*round
@@ -68,7 +65,7 @@ type round struct {
 }
 
 func newFleet(cfg Config) *fleet {
-	return &fleet{source: cfg.Source, lines: cfg.Lines, peers: cfg.Peers, tokens: cfg.Tokens, rounds: make(map[question]*round)}
+	return &fleet{Config: cfg, rounds: make(map[question]*round)}
 }
 
 // status returns the status of the whole fleet. The part about this gateway is current.
@@ -77,28 +74,23 @@ func (f *fleet) status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// line returns the requests and tickets of a pool.
-func (f *fleet) line(ctx context.Context, pool string) (Line, error) {
-	if !slices.ContainsFunc(f.source.Report("", 0).Status.Pools, func(p Pool) bool { return p.Name == pool }) {
-		return Line{}, fmt.Errorf("%w: there is no pool %.100q", ErrUnknown, pool)
+// line returns the requests and tickets of a pool, and the pool.
+func (f *fleet) line(ctx context.Context, pool string) (Line, *Pool, error) {
+	if _, err := f.Source.Report("", 0).Status.pool(pool); err != nil {
+		return Line{}, nil, err // a question is remembered, so the pool must exist
 	}
 	s, entries, err := f.look(ctx, question{pool, entriesShown})
 	if err != nil {
-		return Line{}, err
+		return Line{}, nil, err
 	}
-	return lineOf(s, pool, entries[pool])
-}
-
-func lineOf(s Status, pool string, e Entries) (Line, error) {
-	i := slices.IndexFunc(s.Pools, func(p Pool) bool { return p.Name == pool })
-	if i < 0 {
-		return Line{}, fmt.Errorf("%w: there is no pool %.100q", ErrUnknown, pool)
+	p, err := s.pool(pool)
+	if err != nil {
+		return Line{}, nil, err
 	}
-	p := s.Pools[i]
 	return Line{
 		Pool: p.Name, K: p.K, InFlight: p.Fleet.InFlight, Waiting: p.Fleet.Waiting, Missing: p.Fleet.Missing,
-		Line: list(e.Waiting), Holders: list(e.Holding),
-	}, nil
+		Line: list(entries[pool].Waiting), Holders: list(entries[pool].Holding),
+	}, p, nil
 }
 
 // look returns the status, and the entries that q asks for.
@@ -121,12 +113,12 @@ func (f *fleet) look(ctx context.Context, q question) (Status, map[string]Entrie
 	}
 	reports, missing, entries := r.reports, r.missing, r.entries
 	<-r.turn
-	return merge(f.source.Report("", 0).Status, reports, missing), entries, nil
+	return merge(f.Source.Report("", 0).Status, reports, missing), entries, nil
 }
 
 // ask fills a round with new answers.
 func (f *fleet) ask(ctx context.Context, r *round, q question) {
-	self := f.source.Report(q.pool, q.entries)
+	self := f.Source.Report(q.pool, q.entries)
 	r.reports, r.missing, r.entries = make(map[string]Report), nil, make(map[string]Entries)
 	var mu sync.Mutex
 	take := func(name string, report Report, err error) {
@@ -148,7 +140,7 @@ func (f *fleet) ask(ctx context.Context, r *round, q question) {
 	path := "/report?" + url.Values{"pool": {q.pool}, "entries": {strconv.Itoa(q.entries)}}.Encode()
 	f.each(ctx, self.Status.Cluster.Members, func(ctx context.Context, m Member) {
 		var report Report
-		err := f.peers.CallFleet(ctx, m.Name, path, nil, &report)
+		err := f.Peers.CallFleet(ctx, m.Name, path, nil, &report)
 		take(m.Name, report, err)
 	}, func(m Member) { take(m.Name, Report{}, ErrUnavailable) })
 	slices.Sort(r.missing)
@@ -183,18 +175,18 @@ func (f *fleet) each(ctx context.Context, members []Member, do func(context.Cont
 
 // cancel takes a request or ticket out of the line, at any gateway.
 func (f *fleet) cancel(ctx context.Context, id string) error {
-	at, err := f.lines.Gateway(id)
+	at, err := f.Lines.Gateway(id)
 	if err != nil {
 		return err
 	}
-	if at == f.source.Report("", 0).Status.Gateway.Name {
-		return f.lines.Cancel(id)
+	if at == f.Source.Report("", 0).Status.Gateway.Name {
+		return f.Lines.Cancel(id)
 	}
 	call, answer := cancelCall{ID: id}, cancelAnswer{}
-	if tokens := f.tokens(); len(tokens) > 0 {
+	if tokens := f.Tokens(); len(tokens) > 0 {
 		call.Proof = proofOf(tokens[0], id)
 	}
-	if err := f.peers.CallFleet(ctx, at, "/cancel", call, &answer); err != nil {
+	if err := f.Peers.CallFleet(ctx, at, "/cancel", call, &answer); err != nil {
 		return fmt.Errorf("%w: %s does not answer", ErrUnavailable, at)
 	}
 	if answer.Refused != "" {
@@ -208,14 +200,14 @@ func (f *fleet) cancel(ctx context.Context, id string) error {
 
 // find returns the entries of the trace's requests, at any gateway, and their pool.
 func (f *fleet) find(ctx context.Context, trace string) (pool string, found Entries) {
-	if pool, found = f.lines.Find(trace); pool != "" {
+	if pool, found = f.Lines.Find(trace); pool != "" {
 		return pool, found
 	}
 	var mu sync.Mutex
 	path := "/trace?" + url.Values{"id": {trace}}.Encode()
-	f.each(ctx, f.source.Report("", 0).Status.Cluster.Members, func(ctx context.Context, m Member) {
+	f.each(ctx, f.Source.Report("", 0).Status.Cluster.Members, func(ctx context.Context, m Member) {
 		var answer traceAnswer
-		if f.peers.CallFleet(ctx, m.Name, path, nil, &answer) != nil || answer.Pool == "" {
+		if f.Peers.CallFleet(ctx, m.Name, path, nil, &answer) != nil || answer.Pool == "" {
 			return
 		}
 		mu.Lock()

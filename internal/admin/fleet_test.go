@@ -298,13 +298,10 @@ func TestOverGateways(t *testing.T) {
 		Source: &fixedSource{status: other}, Lines: there, Tokens: func() []string { return theirs() }, Log: slog.New(slog.NewTextHandler(said, nil)),
 	})}
 	here := &someLines{gateway: "gw-1", id: "y@gw-1"}
-	h, err := NewHandler(Config{
+	h := NewHandler(Config{
 		Source: &fixedSource{status: example(), entries: exampleEntries()}, Lines: here, Peers: peer,
 		Tokens: tokens,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	why := request{path: "/api/v1/why?trace=" + strings.ToUpper(there.trace)}.to(t, h)
 	for _, want := range []string{
 		`"id":"x@gw-2"`, `"ahead":2`, `"expected_seconds":90`, "2 are ahead of it", "the longest for 61 s by 192.0.2.2 PUT /b at gw-1",

@@ -12,13 +12,11 @@ import (
 	"github.com/kgate/kgate/internal/problems"
 )
 
-// handler answers from a Source.
+// handler answers on the admin address.
 type handler struct {
-	source  Source
-	fleet   *fleet
-	tickets Tickets // nil: there are none
-	log     *slog.Logger
-	live    live
+	Config
+	fleet *fleet
+	live  live
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) {
@@ -26,21 +24,17 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
-	ready, reason := h.source.Ready()
-	switch {
-	case ready:
-		problems.WriteLine(w, http.StatusOK, "ready")
-	case reason == "":
-		problems.WriteLine(w, http.StatusServiceUnavailable, "not ready")
-	default:
+	if ready, reason := h.Source.Ready(); !ready {
 		problems.WriteLine(w, http.StatusServiceUnavailable, reason)
+		return
 	}
+	problems.WriteLine(w, http.StatusOK, "ready")
 }
 
 func (h *handler) status(w http.ResponseWriter, r *http.Request) {
 	s, err := h.fleet.status(r.Context())
 	if err != nil {
-		failed(w, r, err, h.log)
+		failed(w, r, err, h.Log)
 		return
 	}
 	var b bytes.Buffer
@@ -48,7 +42,7 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) {
 	e.SetIndent("", "  ")
 	if err := e.Encode(s); err != nil {
 		// NaN in a number: a defect of the source, not the client's fault.
-		h.log.Error("status cannot be encoded", slog.Any("error", err))
+		h.Log.Error("status cannot be encoded", slog.Any("error", err))
 		problem(w, r, http.StatusInternalServerError, "the status cannot be shown")
 		return
 	}
@@ -60,24 +54,20 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) {
 func (h *handler) line(w http.ResponseWriter, r *http.Request) {
 	pool := r.URL.Query().Get("pool")
 	if pool == "" {
-		failed(w, r, fmt.Errorf("%w: name the pool, with pool=NAME", ErrInvalid), h.log)
+		failed(w, r, fmt.Errorf("%w: name the pool, with pool=NAME", ErrInvalid), h.Log)
 		return
 	}
-	l, err := h.fleet.line(r.Context(), pool)
-	if err != nil {
-		failed(w, r, err, h.log)
-		return
-	}
-	writeJSON(w, http.StatusOK, l)
+	l, _, err := h.fleet.line(r.Context(), pool)
+	respond(w, r, l, err, h.Log)
 }
 
 // cancel takes a request or ticket out of the line.
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	if err := h.fleet.cancel(r.Context(), id); err != nil {
-		failed(w, r, err, h.log)
+		failed(w, r, err, h.Log)
 		return
 	}
-	h.log.Info("taken out of the line", slog.String("id", id), slog.String("client", r.RemoteAddr))
+	h.Log.Info("taken out of the line", slog.String("id", id), slog.String("client", r.RemoteAddr))
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,15 +14,15 @@ func (h *handler) lineText(w http.ResponseWriter, r *http.Request) {
 	pools := []string{r.URL.Query().Get("pool")}
 	if pools[0] == "" {
 		pools = nil
-		for _, p := range h.source.Report("", 0).Status.Pools {
+		for _, p := range h.Source.Report("", 0).Status.Pools {
 			pools = append(pools, p.Name)
 		}
 	}
 	var b bytes.Buffer
 	for _, pool := range pools {
-		l, err := h.fleet.line(r.Context(), pool)
+		l, _, err := h.fleet.line(r.Context(), pool)
 		if err != nil {
-			failed(w, r, err, h.log)
+			failed(w, r, err, h.Log)
 			return
 		}
 		l.print(&b)
@@ -41,7 +42,7 @@ func (l *Line) print(b *bytes.Buffer) {
 	}
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	row := func(first string, e Entry) {
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", first, Seconds(e.Seconds), e.Gateway, e.Who(), orDash(e.Trace), e.ID)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", first, Seconds(e.Seconds), e.Gateway, e.Who(), cmp.Or(e.Trace, "-"), e.ID)
 	}
 	if len(l.Holders)+len(l.Line) > 0 {
 		fmt.Fprintln(table, "\n  PLACE\tFOR\tAT\tWHO\tTRACE\tID")
@@ -57,11 +58,4 @@ func (l *Line) print(b *bytes.Buffer) {
 		fmt.Fprintf(b, "  and %d more\n", more)
 	}
 	b.WriteByte('\n')
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -53,7 +53,7 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 		err = pageTemplate.Execute(&b, v)
 	}
 	if err != nil {
-		h.log.Error("status page cannot be rendered", slog.Any("error", err))
+		h.Log.Error("status page cannot be rendered", slog.Any("error", err))
 		problem(w, r, http.StatusInternalServerError, "the page cannot be shown")
 		return
 	}
@@ -93,7 +93,7 @@ const (
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	if h.live.viewers.Add(1) > maxViewers {
 		h.live.viewers.Add(-1)
-		failed(w, r, fmt.Errorf("%w: %d pages are open; this one has to be loaded again to be new", ErrTooMany, maxViewers), h.log)
+		failed(w, r, fmt.Errorf("%w: %d pages are open; this one has to be loaded again to be new", ErrTooMany, maxViewers), h.Log)
 		return
 	}
 	defer h.live.viewers.Add(-1)
@@ -131,7 +131,7 @@ func (h *handler) render(ctx context.Context) (string, error) {
 	}
 	var b bytes.Buffer
 	if err := pageTemplate.ExecuteTemplate(&b, "live", v); err != nil {
-		h.log.Error("status page cannot be rendered", slog.Any("error", err))
+		h.Log.Error("status page cannot be rendered", slog.Any("error", err))
 		return "", err
 	}
 	h.live.last.Store(&rendered{at: time.Now(), html: b.String()})

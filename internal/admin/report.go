@@ -81,11 +81,10 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 	past := make([][]AccessWindow, 0, len(all))
 	for _, gateway := range slices.Sorted(maps.Keys(all)) {
 		r := all[gateway]
-		i := slices.IndexFunc(r.Status.Pools, func(p Pool) bool { return p.Name == name })
-		if i < 0 {
+		p, err := r.Status.pool(name)
+		if err != nil {
 			continue
 		}
-		p := r.Status.Pools[i]
 		part := PoolPart{
 			Name: r.Status.Gateway.Name, InFlight: p.InFlight, Waiting: p.Waiting, OldestSeconds: p.OldestSeconds,
 			FreeTokens: p.FreeTokensHere, Baton: p.BatonHere, AccessWindow: p.AccessWindow, Client: p.Client,

@@ -2,16 +2,11 @@ package admin
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
 )
-
-// errConfig is wrapped by the errors of Config.Validate and TicketConfig.Validate.
-var errConfig = errors.New("incomplete configuration")
 
 // Config of the admin address.
 type Config struct {
@@ -48,21 +43,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is missing.
-func (c Config) Validate() error {
-	if c.Source == nil || c.Lines == nil || c.Peers == nil {
-		return fmt.Errorf("%w: Source, Lines and Peers are required", errConfig)
-	}
-	return nil
-}
-
 // NewHandler returns the handler for the admin address.
-func NewHandler(cfg Config) (http.Handler, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
+func NewHandler(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
-	h := &handler{source: cfg.Source, fleet: newFleet(cfg), tickets: cfg.Tickets, log: cfg.Log}
+	h := &handler{Config: cfg, fleet: newFleet(cfg)}
 	r := chi.NewRouter()
 	r.Use(secure, checkHost)
 	r.NotFound(notFound)
@@ -86,29 +70,27 @@ func NewHandler(cfg Config) (http.Handler, error) {
 	if cfg.Metrics != nil {
 		get("/metrics", cfg.Metrics.ServeHTTP)
 	}
-	if err := changes(r, cfg, h); err != nil {
-		return nil, err
-	}
+	h.changes(r.With(noCrossOrigin(nil), authorize(cfg.Tokens)))
 	if cfg.Profiles != nil {
 		get("/debug/pprof/*", localOnly(cfg.Profiles.ServeHTTP))
 	}
-	return r, nil
+	return r
 }
 
 // changes adds the handlers that change something.
-func changes(r chi.Router, cfg Config, h *handler) error {
-	r = r.With(noCrossOrigin(nil), authorize(cfg.Tokens))
+func (h *handler) changes(r chi.Router) {
 	r.Handle("/api/v1/line/{id}", methods{http.MethodDelete: h.cancel})
-	if cfg.Control != nil {
-		(&changer{control: cfg.Control, log: cfg.Log}).routes(r)
+	if h.Control != nil {
+		post := func(pattern string, f http.HandlerFunc) { r.Handle(pattern, methods{http.MethodPost: f}) }
+		post("/api/v1/pools/{name}", h.setPool)
+		post("/api/v1/drain", h.drain)
+		post("/api/v1/leave", h.leave)
+		post("/api/v1/reload", h.reload)
+		post("/api/v1/members/{name}/suspend", h.suspend)
 	}
-	if cfg.Tickets != nil {
-		h, err := NewTicketHandler(TicketConfig{Tickets: cfg.Tickets, Client: cfg.Client, Log: cfg.Log})
-		if err != nil {
-			return err
-		}
-		r.Handle(TicketsPath, h)
-		r.Handle(TicketsPath+"/*", h)
+	if h.Tickets != nil {
+		tickets := NewTicketHandler(TicketConfig{Tickets: h.Tickets, Client: h.Client, Log: h.Log})
+		r.Handle(TicketsPath, tickets)
+		r.Handle(TicketsPath+"/*", tickets)
 	}
-	return nil
 }

@@ -1,6 +1,9 @@
 package admin
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Status is the document at /api/v1/status; kgate status --json prints it. Its keys are a public
 // interface: keys are added, never renamed, never given another meaning. Lists are never null.
@@ -211,6 +214,16 @@ type AccessWindow struct {
 	Count      uint64  `json:"count"`
 	// OldestMillis is how long the oldest request that still waited at the end had waited.
 	OldestMillis float64 `json:"oldest_ms"`
+}
+
+// pool returns the pool of that name, or ErrUnknown.
+func (s Status) pool(name string) (*Pool, error) {
+	for i := range s.Pools {
+		if s.Pools[i].Name == name {
+			return &s.Pools[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: there is no pool %.100q", ErrUnknown, name)
 }
 
 // withLists returns s with empty lists in place of absent ones.

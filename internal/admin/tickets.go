@@ -66,21 +66,10 @@ func (c TicketConfig) withDefaults() TicketConfig {
 	return c
 }
 
-// Validate reports what is missing.
-func (c TicketConfig) Validate() error {
-	if c.Tickets == nil {
-		return fmt.Errorf("%w: no Tickets", errConfig)
-	}
-	return nil
-}
-
 // NewTicketHandler returns the ticket API, for requests under [TicketsPath]. The admin address has it
 // for all pools. On the client address it needs no token: a ticket's id is the secret that its
 // changes need.
-func NewTicketHandler(cfg TicketConfig) (http.Handler, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
+func NewTicketHandler(cfg TicketConfig) http.Handler {
 	h := &ticketHandler{TicketConfig: cfg.withDefaults()}
 	r := chi.NewRouter()
 	r.Use(noCrossOrigin(func(r *http.Request) bool { return h.Pages(r.Context(), "") }), noStore)
@@ -93,7 +82,7 @@ func NewTicketHandler(cfg TicketConfig) (http.Handler, error) {
 	// path for its own.
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), chi.RouteCtxKey, (*chi.Context)(nil))))
-	}), nil
+	})
 }
 
 type ticketHandler struct {
@@ -201,13 +190,13 @@ func (h *ticketHandler) test(w http.ResponseWriter, r *http.Request) {
 		extend(w, wait+writeFor)
 	}
 	t, err := h.Tickets.TestTicket(r.Context(), id, false, wait)
-	h.answer(w, r, t, err)
+	respond(w, r, t, err, h.Log)
 }
 
 func (h *ticketHandler) renew(w http.ResponseWriter, r *http.Request) {
 	if id, ok := h.ticketID(w, r); ok {
 		t, err := h.Tickets.RenewTicket(r.Context(), id)
-		h.answer(w, r, t, err)
+		respond(w, r, t, err, h.Log)
 	}
 }
 
@@ -221,14 +210,6 @@ func (h *ticketHandler) end(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
-}
-
-func (h *ticketHandler) answer(w http.ResponseWriter, r *http.Request, t admission.Ticket, err error) {
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, t)
 }
 
 // ticketID returns the id in the path, if it is well formed.
@@ -261,6 +242,15 @@ func (h *ticketHandler) beginPoll(w http.ResponseWriter, r *http.Request) bool {
 // fail answers with an error of Tickets.
 func (h *ticketHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	failed(w, r, err, h.Log)
+}
+
+// respond answers with v, or with err.
+func respond(w http.ResponseWriter, r *http.Request, v any, err error, log *slog.Logger) {
+	if err != nil {
+		failed(w, r, err, log)
+		return
+	}
+	writeJSON(w, http.StatusOK, v)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

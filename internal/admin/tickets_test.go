@@ -61,10 +61,7 @@ func ask(t *testing.T, h http.Handler, method, path, body string, change ...func
 
 func ticketHandler(t *testing.T, m admin.Tickets) http.Handler {
 	t.Helper()
-	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Open: func(pool string) bool { return pool != "closed" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Open: func(pool string) bool { return pool != "closed" }})
 	return h
 }
 
@@ -114,10 +111,7 @@ func TestTicketOfAClient(t *testing.T) {
 	if a := ask(t, ticketHandler(t, m), "POST", at, body); a.code != 400 || !strings.Contains(a.text, "admin address") || m.last.Client != "" {
 		t.Errorf("a stranger: %d %s, %+v", a.code, a.text, m.last)
 	}
-	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Client: func(pool, name string) string { return pool + "/" + name }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Client: func(pool, name string) string { return pool + "/" + name }})
 	if a := ask(t, h, "POST", at, body); a.code != 201 || m.last.Client != "p/gold" {
 		t.Errorf("%d %s, %+v", a.code, a.text, m.last)
 	}
@@ -263,10 +257,7 @@ func TestNoTicketsForOtherOrigins(t *testing.T) {
 // A page that may use tickets of one pool gets none of another pool.
 func TestTicketsForPages(t *testing.T) {
 	m := admintest.NewTickets(map[string]int{"p": 1, "q": 1})
-	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Pages: func(_ context.Context, pool string) bool { return pool == "" || pool == "p" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Pages: func(_ context.Context, pool string) bool { return pool == "" || pool == "p" }})
 	elsewhere := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
 	if a := ask(t, h, "POST", at, `{"pool":"q"}`, elsewhere); a.code != 403 {
 		t.Errorf("%d, %s", a.code, a.text)
@@ -387,19 +378,16 @@ func (c *fakeControl) SetK(_ context.Context, pool, upstream string, k, was int)
 	}
 	return c.note("k %s %d %d", pool, k, was)
 }
-func (c *fakeControl) Drain(context.Context) error               { return c.note("drain") }
-func (c *fakeControl) Leave(context.Context) error               { return c.note("leave") }
+func (c *fakeControl) Drain()                                    { _ = c.note("drain") }
+func (c *fakeControl) Leave()                                    { _ = c.note("leave") }
 func (c *fakeControl) Suspend(_ context.Context, n string) error { return c.note("suspend %s", n) }
 func (c *fakeControl) Report(string, int) admin.Report           { return admin.Report{} }
 func (c *fakeControl) Ready() (bool, string)                     { return true, "" }
 func (c *fakeControl) handler(t *testing.T, token string) http.Handler {
 	t.Helper()
-	h, err := admin.NewHandler(admin.Config{
+	h := admin.NewHandler(admin.Config{
 		Source: c, Lines: c, Peers: c, Control: c, Tickets: admintest.NewTickets(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: http.NotFoundHandler(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return h
 }
 

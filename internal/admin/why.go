@@ -58,22 +58,18 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = h.explain(r.Context(), &out)
 	}
-	if err != nil {
-		failed(w, r, err, h.log)
-		return
-	}
-	writeJSON(w, http.StatusOK, out)
+	respond(w, r, out, err, h.Log)
 }
 
 func (h *handler) ofTicket(ctx context.Context, id string) (why, error) {
-	if h.tickets == nil || !isTicketID(id) {
+	if h.Tickets == nil || !isTicketID(id) {
 		return why{}, admission.ErrUnknownTicket
 	}
-	t, err := h.tickets.TestTicket(ctx, id, false, 0)
+	t, err := h.Tickets.TestTicket(ctx, id, false, 0)
 	if err != nil {
 		return why{}, err
 	}
-	at, err := h.fleet.lines.Gateway(t.Place)
+	at, err := h.Lines.Gateway(t.Place)
 	if err != nil {
 		return why{}, err
 	}
@@ -88,7 +84,7 @@ func (h *handler) ofTrace(ctx context.Context, trace string) (why, error) {
 	switch {
 	case len(found.Waiting) > 0:
 		e := found.Waiting[0]
-		position, wait := h.fleet.lines.Position(ctx, pool, e.Arrived)
+		position, wait := h.Lines.Position(ctx, pool, e.Arrived)
 		e.Position = position
 		return why{Pool: pool, State: admission.TicketWaiting, Entry: e, Ahead: max(0, position-1), ExpectedSeconds: wait.Seconds()}, nil
 	case len(found.Holding) > 0:
@@ -100,20 +96,11 @@ func (h *handler) ofTrace(ctx context.Context, trace string) (why, error) {
 
 // explain adds the facts about the pool.
 func (h *handler) explain(ctx context.Context, y *why) error {
-	s, entries, err := h.fleet.look(ctx, question{y.Pool, entriesShown})
+	line, pool, err := h.fleet.line(ctx, y.Pool)
 	if err != nil {
 		return err
 	}
-	line, err := lineOf(s, y.Pool, entries[y.Pool])
-	if err != nil {
-		return err
-	}
-	y.K, y.InFlight, y.Missing = line.K, line.InFlight, line.Missing
-	for _, p := range s.Pools {
-		if p.Name == y.Pool {
-			y.Withheld = p.Withheld
-		}
-	}
+	y.K, y.InFlight, y.Withheld, y.Missing = line.K, line.InFlight, pool.Withheld, line.Missing
 	y.Holders = line.Holders[:min(whyShown, len(line.Holders))]
 	y.Next = line.Line[:min(whyShown, len(line.Line))]
 	y.Summary = y.sum()

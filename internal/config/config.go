@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Config is the configuration of one gateway. Build one with
-// [LoadWith], [Parse] or [Default]; it is not changed afterwards except by
-// [Config.Resolve]. Reading it is safe for concurrent use.
+// Config is the configuration of one gateway. [LoadWith], [Parse] and [Default] make one, and
+// know where its values come from. It is not changed afterwards except by [Config.Resolve].
+// Reading it is safe for concurrent use.
 type Config struct {
 	Node      Node      `yaml:"node"`
 	Listen    Listen    `yaml:"listen"`

@@ -216,7 +216,7 @@ func TestTimeoutsDiffer(t *testing.T) {
 }
 
 func TestValidateBuiltInCode(t *testing.T) {
-	var c Config
+	c := Config{src: newSource("", nil)}
 	err := c.Validate()
 	if !errors.Is(err, errInvalid) {
 		t.Fatalf("the zero Config: %v", err)

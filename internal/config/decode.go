@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,13 +119,15 @@ func (d *decoder) list(key string, node ast.Node, v reflect.Value) {
 	}
 	items := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
 	for i, n := range seq.Values {
+		at := fmt.Sprintf("%s[%d]", key, i)
 		if n == nil {
+			d.fail(node, at, "is empty", "write a value")
 			continue
 		}
 		if p, ok := items.Index(i).Addr().Interface().(*Pool); ok {
 			*p = DefaultPool()
 		}
-		d.value(fmt.Sprintf("%s[%d]", key, i), n, items.Index(i))
+		d.value(at, n, items.Index(i))
 	}
 	v.Set(items)
 }
@@ -277,8 +278,6 @@ var gone = map[string][2]string{
 	"routes[].error_pages[].content_type": {"the file's name says it", "remove it; a file with plain text needs a name that ends in .txt"},
 }
 
-var numbers = regexp.MustCompile(`\[\d+\]`)
-
 func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
 	if why, ok := whyGone(key, name); ok {
 		d.fail(at, joinKey(key, name), "is gone: "+why[0], why[1])
@@ -288,7 +287,7 @@ func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
 }
 
 func whyGone(key, name string) (why [2]string, ok bool) {
-	why, ok = gone[numbers.ReplaceAllString(joinKey(key, name), "[]")]
+	why, ok = gone[indexes.ReplaceAllString(joinKey(key, name), "[]")]
 	return why, ok
 }
 
@@ -348,7 +347,7 @@ func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 			s, ok = literal, true // 60 for 60s: the parser says what is missing
 		}
 		if !ok {
-			wrong("write " + exampleOf(v))
+			wrong("write " + parsedTypes[v.Type()])
 			return
 		}
 		if err := parseInto(s, v); err != nil {

@@ -40,14 +40,7 @@ func LoadWith(path string, o Overrides) (*Config, error) {
 			return nil, err
 		}
 	}
-	applied := c.apply(o)
-	c.sumK()
-	// A value that a flag replaces may be wrong in the file.
-	decoded = slices.DeleteFunc(decoded, func(err error) bool {
-		var e *valueError
-		return errors.As(err, &e) && c.src.overridden(e.Key)
-	})
-	if err := c.check(append(decoded, applied...)); err != nil {
+	if err := c.complete(decoded, o); err != nil {
 		return nil, err
 	}
 	return c, c.Resolve()
@@ -59,12 +52,23 @@ func Parse(name string, data []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.implyRoute()
-	c.sumK()
-	if err := c.check(errs); err != nil {
+	if err := c.complete(errs, Overrides{}); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// complete puts o on top of c, which was decoded with these errors, and checks it.
+func (c *Config) complete(decoded []error, o Overrides) error {
+	applied := c.apply(o)
+	c.implyRoute()
+	c.sumK()
+	// A value that a flag replaces may be wrong in the file.
+	decoded = slices.DeleteFunc(decoded, func(err error) bool {
+		var e *valueError
+		return errors.As(err, &e) && c.src.overridden(e.Key)
+	})
+	return c.check(append(decoded, applied...))
 }
 
 // readFile reads a file of bounded size.

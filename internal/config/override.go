@@ -11,7 +11,7 @@ import (
 // Overrides are the values of flags and environment variables; nil or empty leaves the
 // key to the file. The tags are kong's: a command that embeds
 // the struct gets a flag and a variable for each field. The tag key names the key of the
-// file that the field replaces as it is.
+// file that the field replaces.
 type Overrides struct {
 	Upstream []string `name:"upstream" env:"KGATE_UPSTREAM" placeholder:"URL" help:"Proxy to this upstream. May be given several times: least in flight first. URL#k=2: at most 2 requests into this one."`
 	K        *int     `name:"k" env:"KGATE_K" placeholder:"N" help:"Let at most N requests into the upstream, over all gateways."`
@@ -21,7 +21,7 @@ type Overrides struct {
 	Name           string `name:"name" env:"KGATE_NAME" key:"node.name" placeholder:"NAME" help:"Name of this gateway (default: the host name)."`
 	DataDir        string `name:"data-dir" env:"KGATE_DATA_DIR" key:"node.data_dir" placeholder:"DIR" help:"Directory for the agreed views and tickets, so that they survive a restart."`
 	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" key:"node.admin_token_file" placeholder:"FILE" help:"File with the token that changes over the admin address require."`
-	Advertise      string `name:"advertise" env:"KGATE_ADVERTISE" placeholder:"IP" help:"Address under which the other gateways reach this one."`
+	Advertise      string `name:"advertise" env:"KGATE_ADVERTISE" key:"node.advertise" placeholder:"IP" help:"Address under which the other gateways reach this one."`
 
 	ListenHTTP  string `name:"listen-http" env:"KGATE_LISTEN_HTTP" key:"listen.http" placeholder:"ADDR" help:"Address for clients (default :8080)."`
 	ListenHTTPS string `name:"listen-https" env:"KGATE_LISTEN_HTTPS" key:"listen.https" placeholder:"ADDR" help:"Address for clients over TLS (default: none)."`
@@ -35,7 +35,7 @@ type Overrides struct {
 	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" key:"cluster.insecure" help:"Allow unprotected traffic between gateways on addresses that other machines can reach."`
 	BootstrapExpect *int     `name:"bootstrap-expect" env:"KGATE_BOOTSTRAP_EXPECT" key:"cluster.bootstrap_expect" placeholder:"N" help:"Found the cluster when N gateways have met."`
 
-	DrainTimeout string `name:"drain-timeout" env:"KGATE_DRAIN_TIMEOUT" placeholder:"TIME" help:"How long requests in flight may take to finish after SIGTERM (default: the longest hold.max of the pools, at most 30m)."`
+	DrainTimeout string `name:"drain-timeout" env:"KGATE_DRAIN_TIMEOUT" key:"drain.timeout" placeholder:"TIME" help:"How long requests in flight may take to finish after SIGTERM (default: the longest hold.max of the pools, at most 30m)."`
 
 	LogLevel  string `name:"log-level" env:"KGATE_LOG_LEVEL" key:"log.level" placeholder:"LEVEL" help:"debug, info, warn or error (default info)."`
 	LogFormat string `name:"log-format" env:"KGATE_LOG_FORMAT" key:"log.format" placeholder:"FORMAT" help:"json or text (default json)."`
@@ -52,14 +52,7 @@ func (c *Config) apply(o Overrides) []error {
 		c.Node.Role = RoleWitness
 		a.mark("node.role", "witness")
 	}
-	if o.Advertise != "" {
-		overrideParsed(a, &c.Node.Advertise, o.Advertise, "node.advertise", "advertise", parseAddr)
-	}
-	if o.DrainTimeout != "" {
-		overrideParsed(a, &c.Drain.Timeout, o.DrainTimeout, "drain.timeout", "drain-timeout", parseAuto)
-	}
 	a.pool(c, o)
-	c.implyRoute()
 	return a.errs
 }
 
@@ -98,6 +91,10 @@ func (a *applier) keys(c, o reflect.Value) {
 		for name := range strings.SplitSeq(key, ".") {
 			at, _ = fieldOf(at, name)
 		}
+		if kindOf(at) == kindParsed {
+			a.parse(key, tag.Get("name"), value.String(), at)
+			continue
+		}
 		at.Set(reflect.Indirect(value))
 		a.mark(key, tag.Get("name"))
 	}
@@ -108,15 +105,11 @@ func (a *applier) fail(key, wrong, hint string) {
 	a.src.fail(key)
 }
 
-func overrideParsed[T any](a *applier, to *T, value, key, flag string, parse func(string) (T, error)) {
+// parse reads what a flag says about a key into v.
+func (a *applier) parse(key, flag, text string, v reflect.Value) {
 	a.mark(key, flag)
-	parsed, err := parse(value)
-	if err == nil {
-		*to = parsed
-		return
-	}
 	var p *problemError
-	if errors.As(err, &p) {
+	if errors.As(parseInto(text, v), &p) {
 		a.fail(key, p.wrong, p.hint)
 	}
 }
@@ -142,7 +135,7 @@ func (a *applier) pool(c *Config, o Overrides) {
 		a.mark(key+".upstreams", "upstream")
 		us := make([]*url.URL, len(o.Upstream))
 		for j, s := range o.Upstream {
-			overrideParsed(a, &us[j], s, fmt.Sprintf("%s.upstreams[%d]", key, j), "upstream", parseUpstream)
+			a.parse(fmt.Sprintf("%s.upstreams[%d]", key, j), "upstream", s, reflect.ValueOf(&us[j]).Elem())
 		}
 		c.Pools[i].Upstreams = us
 	}

@@ -36,7 +36,7 @@ func parseUpstream(s string) (*url.URL, error) {
 	if err != nil {
 		return nil, problem(shown+" is not a URL", hintURL)
 	}
-	if wrong, hint := checkUpstream(u, poolSchemes); wrong != "" {
+	if wrong, hint := checkUpstream(u); wrong != "" {
 		return nil, problem(wrong, hint)
 	}
 	return u, nil
@@ -47,20 +47,12 @@ const (
 	schemeUnix = "unix"
 )
 
-// The schemes of upstreams, and of those of a pool.
-var (
-	routeSchemes = []string{"http", "https", "h2c", schemeUnix}
-	poolSchemes  = append(slices.Clone(routeSchemes), schemeTCP)
-)
+var upstreamSchemes = []string{"http", "https", "h2c", schemeUnix, schemeTCP}
 
 // checkUpstream says what is wrong with u as the URL of an upstream.
-func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
+func checkUpstream(u *url.URL) (wrong, hint string) {
 	switch {
-	case u == nil:
-		return "is empty", hintURL
-	case u.Scheme == schemeTCP && !slices.Contains(schemes, schemeTCP):
-		return "TCP connections need a pool", "write the upstream under a pool, and listen.tcp: [{addr: ADDRESS, pool: NAME}]"
-	case !slices.Contains(schemes, u.Scheme):
+	case !slices.Contains(upstreamSchemes, u.Scheme):
 		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http://, https://, h2c:// for HTTP/2 in the clear, unix: for a socket, or tcp:// for other protocols"
 	case u.Scheme == schemeUnix && (u.Host != "" || u.Path == "" || socket.Check(u.Path) != nil):
 		return quote(u.Redacted()) + " is not the path of a socket", "write a path such as unix:/run/app.sock"
@@ -70,8 +62,6 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 		return "holds a user name, which is not passed on", "write the URL without the part before @"
 	case u.RawQuery != "" || u.ForceQuery:
 		return "holds a query, which is not passed on", "write the URL without ? and what follows it"
-	case isK(u.Fragment) && !slices.Contains(schemes, schemeTCP):
-		return "has a k, and no pool", "write the upstream under a pool, and pool: NAME here"
 	case u.Fragment != "" && !isWeight(u.Fragment) && !isK(u.Fragment):
 		return "holds " + quote("#"+u.Fragment) + ", which is not a weight", fmt.Sprintf("write #weight=N, with N from 1 to %d, or leave it out", maxWeight)
 	case isService(u) && u.Port() != "":
@@ -87,13 +77,6 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 
 // isService reports whether the host of an upstream is the name of SRV records.
 func isService(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") }
-
-func fragmentOf(u *url.URL) string {
-	if u == nil {
-		return ""
-	}
-	return u.Fragment
-}
 
 // maxWeight is the largest weight of an upstream.
 const maxWeight = 1000

@@ -179,7 +179,7 @@ func (v *validator) pool(key string, p Pool) {
 	oneOf(v, key+".binding", p.Binding, bindings)
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
 	v.proxyProtocol(key, p)
-	v.upstreams(key+".upstreams", p.Upstreams, poolSchemes)
+	v.upstreams(key+".upstreams", p.Upstreams)
 	v.backup(key, p)
 	v.health(key+".health", p.Health)
 	v.queue(key+".queue", p.Queue)
@@ -218,13 +218,16 @@ func (v *validator) proxyProtocol(key string, p Pool) {
 
 // backup checks the upstreams for want of others.
 func (v *validator) backup(key string, p Pool) {
-	v.upstreams(key+".backup", p.Backup, poolSchemes)
+	v.upstreams(key+".backup", p.Backup)
 	for i, b := range p.Backup {
-		if isK(fragmentOf(b)) {
-			v.wrong(fmt.Sprintf("%s.backup[%d]", key, i), "has a k of its own, as only upstreams have", "write the URL alone")
+		if b == nil { // it could not be read
+			continue
 		}
 		at := fmt.Sprintf("%s.backup[%d]", key, i)
-		if b == nil || v.src.broken(key+".upstreams") {
+		if isK(b.Fragment) {
+			v.wrong(at, "has a k of its own, as only upstreams have", "write the URL alone")
+		}
+		if v.src.broken(key + ".upstreams") {
 			continue
 		}
 		if slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && admission.UpstreamServer(u) == admission.UpstreamServer(b) }) {
@@ -253,9 +256,6 @@ func (v *validator) queue(key string, q Queue) {
 	}
 	if len(q.Weights) > 0 && q.Order != OrderFair {
 		v.wrong(key+".weights", "has no effect: the order is not fair", "write order: fair beside it, or remove it")
-	}
-	if name := q.PerClient.Key.Header; name != "" && !isHeaderName(name) {
-		v.wrong(key+".per_client.key", quote(name)+" is not the name of a header", "write a header such as header:X-Api-Key")
 	}
 	v.whole(key+".per_client.limit", q.PerClient.Limit, 0, math.MaxInt32)
 	v.whole(key+".per_client.in_flight", q.PerClient.InFlight, 0, math.MaxInt32)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -25,25 +24,23 @@ const (
 	kindParsed // text that a parser reads
 )
 
-var (
-	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
-	parsedTypes     = map[reflect.Type]string{
-		reflect.TypeFor[time.Duration](): "a duration, such as 60s",
-		reflect.TypeFor[*url.URL]():      "a URL, such as http://127.0.0.1:9000",
-		reflect.TypeFor[netip.Prefix]():  "a network, such as 10.0.0.0/8",
-		reflect.TypeFor[netip.Addr]():    "an IP address, such as 10.0.0.1",
-		reflect.TypeFor[AutoDuration]():  "auto or a duration, such as 2ms",
-		reflect.TypeFor[Rate]():          "a rate, such as 100MiB/s",
-		reflect.TypeFor[ClientKey]():     "ip or a header, such as header:X-Api-Key",
-		reflect.TypeFor[ClientWeight]():  `a client's weight, such as "gold=3"`,
-		reflect.TypeFor[Status]():        "a status, such as 503 or 5xx",
-		reflect.TypeFor[HeaderField]():   `a header field, such as "X-Real-IP: {client}" (in quotes)`,
-	}
-)
+// parsedTypes are the types that a parser reads, and what the file has for each.
+var parsedTypes = map[reflect.Type]string{
+	reflect.TypeFor[time.Duration](): "a duration, such as 60s",
+	reflect.TypeFor[*url.URL]():      "a URL, such as http://127.0.0.1:9000",
+	reflect.TypeFor[netip.Prefix]():  "a network, such as 10.0.0.0/8",
+	reflect.TypeFor[netip.Addr]():    "an IP address, such as 10.0.0.1",
+	reflect.TypeFor[AutoDuration]():  "auto or a duration, such as 2ms",
+	reflect.TypeFor[Rate]():          "a rate, such as 100MiB/s",
+	reflect.TypeFor[ClientKey]():     "ip or a header, such as header:X-Api-Key",
+	reflect.TypeFor[ClientWeight]():  `a client's weight, such as "gold=3"`,
+	reflect.TypeFor[Status]():        "a status, such as 503 or 5xx",
+	reflect.TypeFor[HeaderField]():   `a header field, such as "X-Real-IP: {client}" (in quotes)`,
+}
 
 func kindOf(v reflect.Value) valueKind {
 	t := v.Type()
-	if _, ok := parsedTypes[t]; ok || reflect.PointerTo(t).Implements(textUnmarshaler) {
+	if _, ok := parsedTypes[t]; ok {
 		return kindParsed
 	}
 	switch t.Kind() { // the configuration has no others
@@ -60,13 +57,6 @@ func kindOf(v reflect.Value) valueKind {
 	default:
 		return kindText
 	}
-}
-
-func exampleOf(v reflect.Value) string {
-	if s, ok := parsedTypes[v.Type()]; ok {
-		return s
-	}
-	return "text"
 }
 
 func (k valueKind) belongs() string {

@@ -145,9 +145,6 @@ func (s *source) fail(key string) { s.failed[key] = true }
 
 // given reports whether the file or a flag sets key.
 func (s *source) given(key string) bool {
-	if s == nil {
-		return false
-	}
 	_, ok := s.places[key]
 	return ok
 }
@@ -155,9 +152,6 @@ func (s *source) given(key string) bool {
 // broken reports whether the value of key, or of a group around it, could not
 // be read. That error is enough: what else is wrong with it only follows.
 func (s *source) broken(key string) bool {
-	if s == nil {
-		return false
-	}
 	for ; key != ""; key = parentKey(key) {
 		if s.failed[key] {
 			return true
@@ -169,9 +163,6 @@ func (s *source) broken(key string) bool {
 // at returns the error about key. A key that nobody gave is reported where the
 // nearest key around it stands.
 func (s *source) at(key, wrong, hint string) *valueError {
-	if s == nil {
-		return &valueError{Key: key, Wrong: wrong, Hint: hint}
-	}
 	for outer := key; outer != ""; outer = parentKey(outer) {
 		if p, ok := s.places[outer]; ok {
 			return s.atPlace(p, key, wrong, hint)

@@ -61,7 +61,6 @@ func (c *Config) problems() []error {
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)
 	v.telemetry(c.Telemetry)
-	v.prefixes("trusted_proxies", c.TrustedProxies)
 	return v.errs
 }
 

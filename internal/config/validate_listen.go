@@ -37,15 +37,12 @@ func (v *validator) listen(l Listen, adminTokenFile string) {
 	}
 	v.clientTLS(l)
 	v.httpsOnly(l)
-	v.prefixes("listen.allow", l.Allow)
-	v.prefixes("listen.deny", l.Deny)
 	v.adminToken(l.Admin, adminTokenFile)
 	for i, name := range l.AdminNames {
 		if !isHost(name) {
 			v.wrong(fmt.Sprintf("listen.admin_names[%d]", i), quote(name)+" is not a host name", "write a name such as kgate.example.com")
 		}
 	}
-	v.prefixes("listen.proxy_protocol", l.ProxyProtocol)
 	v.duration("listen.header_timeout", l.HeaderTimeout, 1)
 	v.duration("listen.idle_timeout", l.IdleTimeout, 1)
 	v.whole("listen.max_header_bytes", l.MaxHeaderBytes, 4096, 16<<20)
@@ -58,8 +55,6 @@ func (v *validator) tcp(listeners []Listener, pools []Pool) {
 	used := make(map[string]bool)
 	for i, l := range listeners {
 		key := fmt.Sprintf("%s[%d]", keyTCP, i)
-		v.prefixes(key+".allow", l.Allow)
-		v.prefixes(key+".deny", l.Deny)
 		if l.Pool != "" || len(l.SNI) == 0 {
 			v.tcpPool(key+".pool", l.Pool, pools)
 		}

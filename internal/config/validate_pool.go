@@ -49,7 +49,17 @@ func (v *validator) routes(routes []Route, pools []Pool) {
 }
 
 func (v *validator) route(key string, r Route, pools []Pool) {
-	v.upstreams(key+".upstreams", r.Upstreams, routeSchemes)
+	v.upstreams(key+".upstreams", r.Upstreams)
+	for i, u := range r.Upstreams {
+		at := fmt.Sprintf("%s.upstreams[%d]", key, i)
+		switch {
+		case u == nil:
+		case u.Scheme == schemeTCP:
+			v.wrong(at, "TCP connections need a pool", "write the upstream under a pool, and listen.tcp: [{addr: ADDRESS, pool: NAME}]")
+		case isK(u.Fragment):
+			v.wrong(at, "has a k, and no pool", "write the upstream under a pool, and pool: NAME here")
+		}
+	}
 	if r.Pool == "" {
 		if len(r.Upstreams) == 0 {
 			v.wrong(key+".upstreams", "the route has neither a pool nor upstreams", "write the pool's name, or upstreams to proxy to without admission")
@@ -60,8 +70,6 @@ func (v *validator) route(key string, r Route, pools []Pool) {
 	v.match(key+".match", r.Match)
 	v.cors(key+".cors", r.CORS)
 	v.errorPages(key+"."+keyErrorPages, r.ErrorPages)
-	v.prefixes(key+".allow", r.Allow)
-	v.prefixes(key+".deny", r.Deny)
 	v.headers(key+".request_headers", r.RequestHeaders, headeredit.CheckRequest)
 	v.headers(key+".response_headers", r.ResponseHeaders, headeredit.CheckAnswer)
 	v.strip(key+".strip_prefix", r.StripPrefix, r.Match.PathPrefix)

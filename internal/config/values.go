@@ -160,8 +160,6 @@ func (a *AutoDuration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func parseAuto(s string) (d AutoDuration, err error) { return d, d.UnmarshalText([]byte(s)) }
-
 // parseDuration reads a duration with a unit.
 func parseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)

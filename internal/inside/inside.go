@@ -9,18 +9,11 @@ import (
 	"github.com/kgate/kgate/internal/node"
 )
 
-// More is what package gateway adds to a node.
-type More struct {
-	// Edit completes what the Config says; its pools are in the Config's order.
-	Edit func(*node.Config)
-	// OnLeave is called when an operator asks the node to leave; nil: it shuts down.
-	OnLeave func()
-}
-
-// Package kgate sets these. Their arguments of type any are a kgate.Config, or a *kgate.Node.
+// Package kgate sets these. Their arguments of type any are a kgate.Config, or a *kgate.Node. Edit
+// completes what the Config says; its pools are in the Config's order.
 var (
 	// Start is kgate.Start. It returns a *kgate.Node.
-	Start func(ctx context.Context, cfg any, more More) (any, error)
+	Start func(ctx context.Context, cfg any, edit func(*node.Config)) (any, error)
 	// Reload is the Reload of a Node.
 	Reload func(n, cfg any, edit func(*node.Config)) error
 	// Open returns what is inside of a Node, and what Measure returned for it.

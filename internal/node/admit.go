@@ -17,33 +17,20 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// dataPlane serves clients and asks the pools to admit their requests.
-type dataPlane struct {
-	pools    *pools
-	metrics  *telemetry.Metrics
-	name     string
-	log      *slog.Logger
-	refusals *refusalLog
-	handler  *proxy.Handler
-	draining func() bool
-	serving  context.Context // ends when clients that watch tickets must go elsewhere
-}
-
-// config returns the whole configuration of the proxy.
-func (d *dataPlane) config(cfg Config) (proxy.Config, error) {
+// proxyConfig returns the whole configuration of the proxy.
+func (n *Node) proxyConfig(cfg Config) proxy.Config {
 	out := cfg.Proxy
 	out.Pools = make([]proxy.Pool, len(cfg.Pools))
 	for i, p := range cfg.Pools {
 		out.Pools[i] = p.Pool
 	}
-	g := d.pools.gateway
-	out.Admitter, out.Tickets, out.Observer = g, g, requestObserver{d.metrics, d.refusals}
-	out.Gateway, out.Logger = d.name, d.log
+	g := n.pools.gateway
+	out.Admitter, out.Tickets, out.Observer = g, g, requestObserver{n.cfg.Metrics, n.refusals}
+	out.Gateway, out.Logger = n.cfg.Name, n.cfg.Logger
 	out.Bar = g.Bar
-	out.Standing, out.Draining = d.pools.peers.entitled, d.draining
-	var err error
-	out.TicketHandler, err = d.ticketHandler(cfg.Pools)
-	return out, err
+	out.Standing, out.Draining = n.peers.entitled, n.leaving.Load
+	out.TicketHandler = n.ticketHandler(cfg.Pools)
+	return out
 }
 
 // errEnds is the answer for clients that wait for tickets when the gateway ends: other
@@ -51,7 +38,7 @@ func (d *dataPlane) config(cfg Config) (proxy.Config, error) {
 var errEnds = fmt.Errorf("%w: this gateway is shutting down", admin.ErrUnavailable)
 
 // ticketHandler serves tickets on the client address, for pools that allow it; nil if none does.
-func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
+func (n *Node) ticketHandler(pools []Pool) http.Handler {
 	open := make(map[string]bool)
 	for _, p := range pools {
 		if p.Tickets {
@@ -59,26 +46,23 @@ func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
 		}
 	}
 	if len(open) == 0 {
-		return nil, nil
+		return nil
 	}
-	h, err := admin.NewTicketHandler(admin.TicketConfig{
-		Tickets: d.pools.gateway, Asks: proxy.TicketRequest, Open: func(pool string) bool { return open[pool] }, Pages: proxy.MayUseTickets,
-		MaxTTL: proxy.MaxTicketTTL, Log: d.log,
+	h := admin.NewTicketHandler(admin.TicketConfig{
+		Tickets: n.pools.gateway, Asks: proxy.TicketRequest, Open: func(pool string) bool { return open[pool] }, Pages: proxy.MayUseTickets,
+		MaxTTL: proxy.MaxTicketTTL, Log: n.cfg.Logger,
 	})
-	if err != nil {
-		return nil, err
-	}
 	// A client that waits for its ticket would keep the server from shutting down.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		if d.serving.Err() == nil {
-			defer context.AfterFunc(d.serving, func() { cancel(context.Cause(d.serving)) })()
+		if n.serving.Err() == nil {
+			defer context.AfterFunc(n.serving, func() { cancel(context.Cause(n.serving)) })()
 		} else {
-			defer time.AfterFunc(time.Second, func() { cancel(context.Cause(d.serving)) }).Stop()
+			defer time.AfterFunc(time.Second, func() { cancel(context.Cause(n.serving)) }).Stop()
 		}
 		h.ServeHTTP(w, r.WithContext(ctx))
-	}), nil
+	})
 }
 
 var (

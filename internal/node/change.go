@@ -19,14 +19,14 @@ import (
 // In a pool with a rate each token carries a part of it. For a larger k all gateways first divide the
 // rate by the new k, and the new tokens come once all do: a lost gateway may use larger parts for as
 // long as it has a lease.
-func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
-	cluster := p.peers.cluster
+func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
+	cluster := n.peers.cluster
 	before, _ := cluster.View().Pool(pool)
 	for {
 		epoch := uint64(0)
 		if before.Rate != (Rate{}) && k > before.K {
 			var err error
-			if epoch, err = p.settled(ctx, pool); err != nil {
+			if epoch, err = n.pools.settled(ctx, pool); err != nil {
 				return fmt.Errorf("k waits until all gateways divide the rate by %d: %w", k, err)
 			}
 		}
@@ -36,7 +36,7 @@ func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
 		case err != nil && (!errors.Is(err, membership.ErrConflict) || epoch == 0 || now.K != before.K || was != 0 && was != now.K):
 			return err
 		case err == nil && (epoch == 0 || !known || now.K != before.K):
-			p.awaitEpoch(ctx, pool)
+			n.pools.awaitEpoch(ctx, pool)
 			return nil
 		}
 	}
@@ -45,8 +45,8 @@ func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
 // SetUpstreamK changes the k of one upstream of a pool over the whole cluster from was, or from any
 // value if was is 0, and waits for the epoch with it. It adds an upstream that the pool does not have, unless
 // k is 0.
-func (p *pools) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
-	cluster := p.peers.cluster
+func (n *Node) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
+	cluster := n.peers.cluster
 	if agreed, known := cluster.View().Pool(pool); known {
 		if err := checkUpstream(agreed.Classes, upstream); err != nil {
 			return fmt.Errorf("%w: %w", membership.ErrCommand, err)
@@ -55,7 +55,7 @@ func (p *pools) SetUpstreamK(ctx context.Context, pool, upstream string, k, was 
 	if err := cluster.SetUpstreamK(ctx, pool, upstream, k, was); err != nil {
 		return err
 	}
-	p.awaitEpoch(ctx, pool)
+	n.pools.awaitEpoch(ctx, pool)
 	return nil
 }
 
@@ -108,11 +108,11 @@ func checkUpstream(classes []membership.Class, upstream string) error {
 
 // SetRate changes a pool's rate over the whole cluster, and returns when it holds
 // everywhere.
-func (p *pools) SetRate(ctx context.Context, pool string, rate Rate) error {
-	if err := p.peers.cluster.SetRate(ctx, pool, rate); err != nil {
+func (n *Node) SetRate(ctx context.Context, pool string, rate Rate) error {
+	if err := n.peers.cluster.SetRate(ctx, pool, rate); err != nil {
 		return err
 	}
-	if _, err := p.settled(ctx, pool); err != nil {
+	if _, err := n.pools.settled(ctx, pool); err != nil {
 		return fmt.Errorf("the rate is changed, but a gateway may still go by the one before: %w", err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -51,9 +50,11 @@ type Config struct {
 	// there are none.
 	Reload   func(context.Context) ([]string, error)
 	Troubles func() []string
+	// OnLeave is called once, when an operator asks this gateway to leave. It must not block.
+	OnLeave func()
 	// State adds the program's part of the state that metrics mirror; nil: there is none.
 	State func(*telemetry.State)
-	// Logger; nil: silent.
+	// Logger must not be nil.
 	Logger *slog.Logger
 }
 
@@ -94,10 +95,6 @@ type Rate = membership.Rate
 type Limits = gateway.PoolConfig
 
 func (c Config) withDefaults() Config {
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.AdminTokens == nil {
-		c.AdminTokens = func() []string { return nil }
-	}
 	if c.Troubles == nil {
 		c.Troubles = func() []string { return nil }
 	}
@@ -108,13 +105,4 @@ func (c Config) withDefaults() Config {
 		c.State = func(*telemetry.State) {}
 	}
 	return c
-}
-
-// limits returns the limits of the pools, by name.
-func (c Config) limits() map[string]Limits {
-	out := make(map[string]Limits, len(c.Pools))
-	for _, p := range c.Pools {
-		out[p.Name] = p.Limits
-	}
-	return out
 }

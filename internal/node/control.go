@@ -13,26 +13,21 @@ import (
 var _ admin.Control = control{}
 
 // control lets the admin address change the cluster.
-type control struct {
-	cluster      *membership.Cluster
-	pools        *pools
-	drain, leave func()
-	reload       func(context.Context) ([]string, error) // nil: there is no file
-}
+type control struct{ node *Node }
 
 func (c control) SetK(ctx context.Context, pool, upstream string, k, was int) error {
-	if _, known := c.cluster.View().Pool(pool); !known {
+	if _, known := c.node.peers.cluster.View().Pool(pool); !known {
 		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
 	}
 	if upstream != "" {
-		return controlError(c.pools.SetUpstreamK(ctx, pool, upstream, k, was))
+		return controlError(c.node.SetUpstreamK(ctx, pool, upstream, k, was))
 	}
-	return controlError(c.pools.SetK(ctx, pool, k, was))
+	return controlError(c.node.SetK(ctx, pool, k, was))
 }
 
 // SetRate implements admin.Control.
 func (c control) SetRate(ctx context.Context, pool string, change admin.RateChange) error {
-	spec, known := c.cluster.View().Pool(pool)
+	spec, known := c.node.peers.cluster.View().Pool(pool)
 	if !known {
 		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
 	}
@@ -43,25 +38,19 @@ func (c control) SetRate(ctx context.Context, pool string, change admin.RateChan
 	if change.Up != nil {
 		rate.Up = *change.Up
 	}
-	return controlError(c.pools.SetRate(ctx, pool, rate))
+	return controlError(c.node.SetRate(ctx, pool, rate))
 }
 
-func (c control) Drain(context.Context) error {
-	c.drain()
-	return nil
-}
+func (c control) Drain() { c.node.drainOnly() }
 
-func (c control) Leave(context.Context) error {
-	c.leave()
-	return nil
-}
+func (c control) Leave() { c.node.leaveOnce.Do(c.node.cfg.OnLeave) }
 
 // Reload implements admin.Control.
 func (c control) Reload(ctx context.Context) ([]string, error) {
-	if c.reload == nil {
+	if c.node.cfg.Reload == nil {
 		return nil, fmt.Errorf("%w: this gateway has no configuration file", admin.ErrUnavailable)
 	}
-	changes, err := c.reload(ctx)
+	changes, err := c.node.cfg.Reload(ctx)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", admin.ErrInvalid, err)
 	}
@@ -69,10 +58,10 @@ func (c control) Reload(ctx context.Context) ([]string, error) {
 }
 
 func (c control) Suspend(ctx context.Context, member string) error {
-	if _, known := c.cluster.View().Newest(member); !known {
+	if _, known := c.node.peers.cluster.View().Newest(member); !known {
 		return fmt.Errorf("%w: there is no gateway %q in the cluster", admin.ErrUnknown, member)
 	}
-	return controlError(c.cluster.Suspend(ctx, member))
+	return controlError(c.node.peers.cluster.Suspend(ctx, member))
 }
 
 func controlError(err error) error {

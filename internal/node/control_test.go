@@ -40,6 +40,21 @@ func TestUnknownPool(t *testing.T) {
 	}
 }
 
+// TestLeave: the program learns once that an operator asks the gateway to leave.
+func TestLeave(t *testing.T) {
+	cfg, asked := alone(t), 0
+	cfg.OnLeave = func() { asked++ }
+	n := start(t, cfg)
+	for range 2 {
+		if status, body := post(t, n, "/api/v1/leave", ""); status != http.StatusAccepted {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("told %d times", asked)
+	}
+}
+
 func post(t *testing.T, n *Node, path, body string) (status int, answer string) {
 	t.Helper()
 	server := httptest.NewServer(n.Admin())

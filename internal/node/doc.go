@@ -4,14 +4,12 @@
 //
 // # Layers
 //
-// Each layer owns its parts and calls the layers below it. The report also asks the Node whether it is
-// ready and drained.
+// Each layer owns its parts and calls the layers below it.
 //
-//	Node         start, Reload, Drain, Shutdown, Close
-//	report       the view of operators and metrics  (report.go, line.go, control.go)
-//	dataPlane    the proxy, and admission to it     (admit.go)
-//	pools        the gateway and its pools' terms   (pools.go)
-//	peers        links, gossip and agreed views     (peers.go, views.go)
+//	report, control   what operators and metrics see, and what operators change  (report.go, line.go, control.go)
+//	Node              start, Reload, Drain, Shutdown, Close; the proxy           (node.go, admit.go)
+//	pools             the gateway and its pools' terms                           (pools.go)
+//	peers             links, gossip and agreed views                             (peers.go, views.go)
 //
 // [Start] builds them from the bottom up; Close ends them from the top down.
 package node

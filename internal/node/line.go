@@ -2,26 +2,16 @@ package node
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/gateway"
 )
 
-func (r *report) CallFleet(ctx context.Context, name, path string, body, into any) error {
-	return r.pools.gateway.CallFleet(ctx, name, path, body, into)
-}
-
 func (r *report) Find(trace string) (pool string, found admin.Entries) {
 	pool, line := r.pools.gateway.FindTrace(trace)
 	return pool, r.entries(line)
-}
-
-func (r *report) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
-	return r.pools.gateway.Position(ctx, pool, arrived)
 }
 
 func (r *report) Gateway(id string) (string, error) {

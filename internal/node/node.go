@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net"
@@ -23,17 +24,18 @@ type Node struct {
 	cfg    Config
 	peers  *peers
 	pools  *pools
-	data   *dataPlane
+	proxy  *proxy.Handler // for clients
 	report *report
 	admin  http.Handler
+
+	refusals *refusalLog
 
 	reload      sync.Mutex      // held during Reload
 	leaving     atomic.Bool     // or draining: no longer ready
 	drained     atomic.Bool     // no request waits or is in flight any more
 	agreed      chan struct{}   // closed when the cluster has all our pools
-	serving     context.Context // ends when clients are to be done
+	serving     context.Context // ends when clients that watch tickets must go elsewhere
 	stopServing context.CancelCauseFunc
-	leave       chan struct{}
 	leaveOnce   sync.Once
 
 	ctx    context.Context
@@ -48,7 +50,8 @@ type Node struct {
 // nothing afterwards. The caller ends the gateway with Drain, LeaveCluster and Close, or with Close
 // alone. Nothing stays open if Start fails.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
-	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{}), agreed: make(chan struct{})}
+	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), agreed: make(chan struct{})}
+	n.refusals = &refusalLog{log: n.cfg.Logger, counts: make(map[refusalKind]int)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.serving, n.stopServing = context.WithCancelCause(n.ctx)
 	started := context.AfterFunc(ctx, n.cancel)
@@ -73,39 +76,35 @@ func (n *Node) start() error {
 		n.cfg.Logger.Warn("other users of this machine can replace what is in the data_dir", slog.String("cause", why))
 	}
 	n.peers = &peers{cfg: n.cfg}
-	n.pools = newPools(n.cfg, n.peers, func(pool, upstream string) { n.data.handler.Suspect(pool, upstream) })
+	n.pools = newPools(n.cfg, n.peers, func(pool, upstream string) { n.proxy.Suspect(pool, upstream) })
 	if err := n.startPeers(); err != nil {
 		return err
 	}
-	if err := n.startDataPlane(); err != nil {
+	var err error
+	if n.proxy, err = proxy.New(n.proxyConfig(n.cfg)); err != nil {
 		return err
 	}
-	n.report = &report{
-		cfg: n.cfg, started: time.Now(), peers: n.peers, pools: n.pools, data: n.data, ready: n.Ready, drained: n.drained.Load,
-	}
-	n.report.configure(n.cfg)
-	n.pools.start(admin.NewPeerHandler(admin.Config{Source: n.report, Lines: n.report, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger}))
+	n.undo = append(n.undo, func() error { n.proxy.Close(); return nil })
+	n.report = &report{Node: n, started: time.Now()}
+	n.pools.gateway.Start(n.peers.links, n.peers.cluster,
+		admin.NewPeerHandler(admin.Config{Source: n.report, Lines: n.report, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger}))
 	n.undo = append(n.undo, n.pools.gateway.Close)
 	n.cfg.Metrics.SetSource(n.report)
-	var err error
-	n.admin, err = admin.NewHandler(admin.Config{
-		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Exposed, Tickets: n.pools.gateway, Client: n.data.handler.ClientKey,
-		Control: control{n.peers.cluster, n.pools, n.drainOnly, n.askToLeave, n.cfg.Reload}, Tokens: n.cfg.AdminTokens,
+	n.admin = admin.NewHandler(admin.Config{
+		Source: n.report, Lines: n.report, Peers: n.pools.gateway, Metrics: n.cfg.Exposed, Tickets: n.pools.gateway, Client: n.proxy.ClientKey,
+		Control: control{n}, Tokens: n.cfg.AdminTokens,
 		Profiles: n.cfg.Profiles, Log: n.cfg.Logger,
 	})
-	if err != nil {
-		return err
-	}
 	n.wg.Go(func() { n.sample(n.ctx) })
 	n.wg.Go(func() { n.followViews(n.ctx) })
 	n.wg.Go(func() { n.pools.servers.follow(n.ctx, n.pools) })
-	n.wg.Go(func() { n.data.refusals.run(n.ctx) })
+	n.wg.Go(func() { n.refusals.run(n.ctx) })
 	n.wg.Go(n.agree)
 	return nil
 }
 
 func (n *Node) startPeers() error {
-	boot := newBoot()
+	boot := rand.Text() // names this incarnation
 	if err := n.peers.startLinks(n.pools.gateway); err != nil {
 		return err
 	}
@@ -125,22 +124,6 @@ func (n *Node) startPeers() error {
 		case <-n.ctx.Done():
 		}
 	})
-	return nil
-}
-
-func (n *Node) startDataPlane() error {
-	n.data = &dataPlane{
-		pools: n.pools, metrics: n.cfg.Metrics, name: n.cfg.Name, log: n.cfg.Logger, draining: n.leaving.Load, serving: n.serving,
-		refusals: &refusalLog{log: n.cfg.Logger, counts: make(map[refusalKind]int)},
-	}
-	cfg, err := n.data.config(n.cfg)
-	if err != nil {
-		return err
-	}
-	if n.data.handler, err = proxy.New(cfg); err != nil {
-		return err
-	}
-	n.undo = append(n.undo, func() error { n.data.handler.Close(); return nil })
 	return nil
 }
 
@@ -207,13 +190,8 @@ func (n *Node) AwaitReady(ctx context.Context) (missing string) {
 // Failed delivers the error because of which the gateway cannot go on.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-// LeaveRequested returns a channel that is closed when an operator asks this gateway to leave.
-func (n *Node) LeaveRequested() <-chan struct{} { return n.leave }
-
-func (n *Node) askToLeave() { n.leaveOnce.Do(func() { close(n.leave) }) }
-
 // Handler returns the handler for clients.
-func (n *Node) Handler() *proxy.Handler { return n.data.handler }
+func (n *Node) Handler() *proxy.Handler { return n.proxy }
 
 // Admin returns the handler for operators: the status page, the API and the metrics.
 func (n *Node) Admin() http.Handler { return n.admin }
@@ -242,7 +220,7 @@ func (n *Node) sample(ctx context.Context) {
 		n.report.logDisk(&diskFull)
 		for _, p := range n.pools.gateway.Pools() {
 			upstreams.look(p.Name, n.report.upstreams(&p), time.Now())
-			held.look(n.pools.gateway, p.Name, n.report.holdMax(p.Name))
+			held.look(n.pools.gateway, p.Name, n.pools.holdMax(p.Name))
 			tickets.look(&p, time.Now())
 			if p.Waiting > 0 {
 				n.cfg.Metrics.Pool(p.Name).Waiting(n.pools.gateway.Oldest(p.Name))

@@ -30,7 +30,7 @@ func alone(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Name: "gw-1", Version: "test",
+		Name: "gw-1", Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Peers: Peers{
 			Links:  Links{Listen: "127.0.0.1:0", Advertise: "127.0.0.1"},
 			Gossip: Gossip{Expect: 1}, Lease: 3 * time.Second,
@@ -100,8 +100,7 @@ func TestAgreedOnOtherValues(t *testing.T) {
 		next := cfg.Pools[0]
 		change(&next)
 		var log strings.Builder
-		pools := *n.pools
-		pools.log = slog.New(slog.NewTextHandler(&log, nil))
+		pools := &pools{gateway: n.pools.gateway, peers: n.pools.peers, log: slog.New(slog.NewTextHandler(&log, nil))}
 		if err := pools.define(t.Context(), []Pool{next}); err != nil {
 			t.Fatal(err)
 		}

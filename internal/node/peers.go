@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -88,9 +87,6 @@ func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gatewa
 	})
 	return err
 }
-
-// newBoot names an incarnation of this gateway.
-func newBoot() string { return rand.Text() }
 
 // entitled returns this gateway's incarnation while it has a lease, else 0.
 func (p *peers) entitled() uint64 {

@@ -1,12 +1,11 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -23,22 +22,32 @@ type pools struct {
 	peers   *peers
 	log     *slog.Logger
 	servers *servers
+	// configured are the pools as this gateway is configured now, by name.
+	configured atomic.Pointer[map[string]Pool]
 }
 
-// newPools returns pools that are ready for links and do nothing before start.
+// newPools returns pools that are ready for links and do nothing before the gateway starts.
 func newPools(cfg Config, p *peers, suspect func(pool, upstream string)) *pools {
 	g := gateway.New(gateway.Config{
-		Suspect: suspect,
-		Pools:   cfg.limits(), DataDir: cfg.DataDir,
-		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger,
+		Suspect: suspect, DataDir: cfg.DataDir, Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger,
 	})
-	return &pools{gateway: g, peers: p, log: cfg.Logger, servers: &servers{pools: cfg.Pools, lookUp: proxy.LookUp}}
+	out := &pools{gateway: g, peers: p, log: cfg.Logger, servers: &servers{lookUp: proxy.LookUp}}
+	out.configure(cfg.Pools)
+	return out
 }
 
-// start follows the cluster. fleet answers the calls of other gateways.
-func (p *pools) start(fleet http.Handler) {
-	p.gateway.Start(p.peers.links, p.peers.cluster, fleet)
+// configure takes over the pools of a configuration.
+func (p *pools) configure(all []Pool) {
+	configured, limits := make(map[string]Pool, len(all)), make(map[string]Limits, len(all))
+	for _, pool := range all {
+		configured[pool.Name], limits[pool.Name] = pool, pool.Limits
+	}
+	p.gateway.Configure(limits)
+	p.configured.Store(&configured)
 }
+
+// holdMax returns how long a pool's slots may be held; 0: there is no limit.
+func (p *pools) holdMax(pool string) time.Duration { return (*p.configured.Load())[pool].HoldMax }
 
 // define proposes pools until the cluster has them, and logs where the agreed values differ. It
 // returns nil when ctx ends.
@@ -80,7 +89,7 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 // spec returns the part of a pool's configuration that the cluster agrees on, without the servers
 // of names.
 func (p *Pool) spec() membership.Pool {
-	spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), Rate: p.Rate}
+	spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: p.Reclaim, Rate: p.Rate}
 	for _, u := range p.Upstreams {
 		if k := admission.UpstreamK(u); k > 0 {
 			spec.Classes = append(spec.Classes, membership.Class{Upstream: admission.UpstreamURL(u), K: k})

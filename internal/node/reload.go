@@ -4,20 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
-
-	"github.com/kgate/kgate/proxy"
 )
-
-func (n *Node) check(cfg Config) (proxy.Config, error) {
-	clients, err := n.data.config(cfg)
-	if err == nil {
-		err = clients.Validate()
-	}
-	for i := range cfg.Pools {
-		err = errors.Join(err, n.pools.holdFits(&cfg.Pools[i]))
-	}
-	return clients, err
-}
 
 // Reload applies the Pools and Proxy of cfg to requests that come from now on. Waiting requests keep
 // their places, requests in flight their connections. The rest of cfg does not count. On an error
@@ -25,7 +12,11 @@ func (n *Node) check(cfg Config) (proxy.Config, error) {
 func (n *Node) Reload(cfg Config) error {
 	n.reload.Lock()
 	defer n.reload.Unlock()
-	clients, err := n.check(cfg)
+	clients := n.proxyConfig(cfg)
+	err := clients.Validate()
+	for i := range cfg.Pools {
+		err = errors.Join(err, n.pools.holdFits(&cfg.Pools[i]))
+	}
 	if err != nil {
 		return err
 	}
@@ -33,13 +24,11 @@ func (n *Node) Reload(cfg Config) error {
 		n.cfg.Metrics.AddPool(p.Name)
 	}
 	added := n.pools.unknown(cfg.Pools)
-	if err := n.data.handler.Reload(clients); err != nil {
+	if err := n.proxy.Reload(clients); err != nil {
 		return err
 	}
-	n.data.agree(n.peers.cluster.View())
-	n.pools.gateway.Configure(cfg.limits())
-	n.report.configure(cfg)
-	n.pools.servers.configure(cfg.Pools)
+	n.agreeOnUpstreams(n.peers.cluster.View())
+	n.pools.configure(cfg.Pools)
 	if len(added) > 0 {
 		n.wg.Go(func() {
 			if err := n.pools.define(n.ctx, added); err != nil {

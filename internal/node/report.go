@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
@@ -15,28 +14,16 @@ import (
 
 // report is a node's state for operators, other gateways and the metrics.
 type report struct {
-	cfg     Config
+	*Node
 	started time.Time
-	peers   *peers
-	pools   *pools
-	data    *dataPlane
-	ready   func() (bool, string)
-	drained func() bool
-
-	awake awake
-
-	specs   atomic.Pointer[map[string]membership.Pool] // as they are configured here
-	longest atomic.Pointer[map[string]time.Duration]   // holds, by pool
+	awake   awake
 }
 
 var (
 	_ admin.Source     = (*report)(nil)
 	_ admin.Lines      = (*report)(nil)
-	_ admin.Peers      = (*report)(nil)
 	_ telemetry.Source = (*report)(nil)
 )
-
-func (r *report) Ready() (ready bool, reason string) { return r.ready() }
 
 func (r *report) Report(pool string, entries int) admin.Report {
 	out := admin.Report{Status: r.status(), Past: make(map[string][]admin.AccessWindow), Tokens: make(map[string][]int), Entries: make(map[string]admin.Entries)}
@@ -58,9 +45,9 @@ func (r *report) Report(pool string, entries int) admin.Report {
 
 // status returns this gateway's own status.
 func (r *report) status() admin.Status {
-	ready, reason := r.ready()
+	ready, reason := r.Ready()
 	s := admin.Status{Version: r.cfg.Version, Gateway: admin.Gateway{
-		Name: r.cfg.Name, Ready: ready, Reason: reason, Drained: r.drained(), UptimeSeconds: time.Since(r.started).Seconds(),
+		Name: r.cfg.Name, Ready: ready, Reason: reason, Drained: r.drained.Load(), UptimeSeconds: time.Since(r.started).Seconds(),
 	}}
 	cluster := r.peers.cluster
 	view := cluster.View()
@@ -84,28 +71,13 @@ func (r *report) status() admin.Status {
 	return s
 }
 
-// configure takes over the values of a configuration that reports need.
-func (r *report) configure(cfg Config) {
-	specs := make(map[string]membership.Pool, len(cfg.Pools))
-	for i := range cfg.Pools {
-		specs[cfg.Pools[i].Name] = cfg.Pools[i].spec()
-	}
-	r.specs.Store(&specs)
-	longest := make(map[string]time.Duration, len(cfg.Pools))
-	for i := range cfg.Pools {
-		longest[cfg.Pools[i].Name] = cfg.Pools[i].HoldMax
-	}
-	r.longest.Store(&longest)
-}
-
-// holdMax returns how long a pool's slots may be held; 0: there is no limit.
-func (r *report) holdMax(pool string) time.Duration { return (*r.longest.Load())[pool] }
-
 // unlike says where the k of pools and upstreams differs from this gateway's configuration.
 func (r *report) unlike() []string {
 	var out []string
+	configured := *r.pools.configured.Load()
 	for _, agreed := range r.peers.cluster.View().Pools {
-		if spec, ok := (*r.specs.Load())[agreed.Name]; ok {
+		if here, ok := configured[agreed.Name]; ok {
+			spec := here.spec()
 			out = append(out, unlike(&agreed, &spec)...)
 		}
 	}
@@ -150,7 +122,7 @@ func unlike(agreed, spec *membership.Pool) []string {
 func (r *report) forgotten(pools []admin.Pool) []string {
 	var out []string
 	for _, p := range pools {
-		longest := r.holdMax(p.Name)
+		longest := r.pools.holdMax(p.Name)
 		if longest <= 0 {
 			continue
 		}
@@ -203,15 +175,16 @@ func (r *report) State() telemetry.State {
 	standing := r.peers.cluster.Standing()
 	out.Lease = max(0, time.Until(standing.Until))
 	r.agreement(&out)
-	out.Draining = r.data.draining()
+	out.Draining = r.leaving.Load()
 	r.cfg.State(&out)
 	out.DiskSize, out.DiskFree, _ = diskSpace(r.cfg.DataDir)
+	configured := *r.pools.configured.Load()
 	for _, p := range r.pools.gateway.Pools() {
 		state := telemetry.PoolState{
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
 			Oldest: r.pools.gateway.Oldest(p.Name), QueueLimit: p.QueueLimit,
 			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]telemetry.UpstreamState),
-			Configured: (*r.specs.Load())[p.Name].K, OldestHold: r.pools.gateway.Crowd(p.Name).OldestHold,
+			Configured: configured[p.Name].K, OldestHold: r.pools.gateway.Crowd(p.Name).OldestHold,
 		}
 		if p.Rate != (membership.Rate{}) {
 			state.Rates = map[string]telemetry.RateState{

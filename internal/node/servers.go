@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -35,10 +34,7 @@ func (p *Pool) named() []*url.URL {
 
 // servers follows which servers names have.
 type servers struct {
-	mu    sync.Mutex
-	pools []Pool
-
-	// The rest is follow's. What it knows of a pool is forgotten while another gateway is its home.
+	// names is follow's. What it knows of a pool is forgotten while another gateway is its home.
 	names map[string]map[string]*nameSeen // by pool and name
 	// lookUp is proxy.LookUp, except in tests.
 	lookUp func(context.Context, *url.URL) ([]string, error)
@@ -51,13 +47,6 @@ type nameSeen struct {
 	lacked map[string]int // how many of the last ones in a row lacked an agreed server
 }
 
-// configure takes over the pools of a configuration.
-func (s *servers) configure(pools []Pool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pools = pools
-}
-
 // cluster is what servers needs of one.
 type cluster interface {
 	View() *membership.View
@@ -67,7 +56,7 @@ type cluster interface {
 // follow looks names up until ctx ends.
 func (s *servers) follow(ctx context.Context, p *pools) {
 	for {
-		s.look(ctx, p.log, p.peers.cluster, kmutex.Node(p.peers.entitled()))
+		s.look(ctx, p.log, p.peers.cluster, kmutex.Node(p.peers.entitled()), *p.configured.Load())
 		select {
 		case <-time.After(serversEvery):
 		case <-ctx.Done():
@@ -76,13 +65,9 @@ func (s *servers) follow(ctx context.Context, p *pools) {
 	}
 }
 
-// look looks up the names that are due, as the incarnation self, and proposes what is new.
-func (s *servers) look(ctx context.Context, log *slog.Logger, c cluster, self kmutex.Node) {
-	s.mu.Lock()
-	pools := s.pools
-	s.mu.Unlock()
-	for i := range pools {
-		p := &pools[i]
+// look looks up the names of pools that are due, as the incarnation self, and proposes what is new.
+func (s *servers) look(ctx context.Context, log *slog.Logger, c cluster, self kmutex.Node, pools map[string]Pool) {
+	for _, p := range pools {
 		// The one that has waited longest comes first: names that change all the time take turns.
 		named := slices.SortedStableFunc(slices.Values(p.named()), func(a, b *url.URL) int {
 			return s.seen(p.Name, a).next.Compare(s.seen(p.Name, b).next)

@@ -73,7 +73,7 @@ func TestServersFollowed(t *testing.T) {
 			}
 			return slices.Clone(answer), nil
 		}}
-		s.configure([]Pool{{Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{u}, Transport: proxy.Transport{Resolve: 10 * time.Second}}}})
+		pools := map[string]Pool{"llm": {Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{u}, Transport: proxy.Transport{Resolve: 10 * time.Second}}}}
 		var log strings.Builder
 		run := func(self uint64, d time.Duration, now ...int) {
 			answer = nil
@@ -81,7 +81,7 @@ func TestServersFollowed(t *testing.T) {
 				answer = append(answer, server(i))
 			}
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(serversEvery) {
-				s.look(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), c, kmutex.Node(self))
+				s.look(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), c, kmutex.Node(self), pools)
 			}
 		}
 		want := func(what string, ks ...int) {
@@ -145,9 +145,9 @@ func TestServersInTurn(t *testing.T) {
 		for _, host := range []string{"a.test", "b.test", "c.test"} {
 			pool.Upstreams = append(pool.Upstreams, &url.URL{Scheme: "http", Host: host, Fragment: "k_each=2"})
 		}
-		s.configure([]Pool{{Pool: pool}})
+		pools := map[string]Pool{"llm": {Pool: pool}}
 		for range 60 {
-			s.look(t.Context(), slog.New(slog.DiscardHandler), c, 7)
+			s.look(t.Context(), slog.New(slog.DiscardHandler), c, 7, pools)
 			time.Sleep(serversEvery)
 		}
 		if asked["a.test"] < 20 || asked["b.test"] < 20 || asked["c.test"] < 20 || c.k(server(200)) != 2 {
@@ -168,12 +168,12 @@ func TestServersOfOneKind(t *testing.T) {
 			}}}
 			var answer []string
 			s := &servers{lookUp: func(context.Context, *url.URL) ([]string, error) { return slices.Clone(answer), nil }}
-			s.configure([]Pool{{Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{{Scheme: "http", Host: "a.test:8000", Fragment: "k_each=2"}}}}})
+			pools := map[string]Pool{"llm": {Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{{Scheme: "http", Host: "a.test:8000", Fragment: "k_each=2"}}}}}
 			var log strings.Builder
 			run := func(now ...string) {
 				answer = now
 				for range 10 {
-					s.look(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), c, 7)
+					s.look(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), c, 7, pools)
 					time.Sleep(serversEvery)
 				}
 			}
@@ -199,8 +199,8 @@ func TestServerOfTwoURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &tableOnly{t: t, pool: membership.Pool{Name: "llm", K: 1, Epoch: 1, Home: 7, Classes: []membership.Class{{Upstream: server(1) + "/", K: 1}}}}
 		s := &servers{lookUp: func(context.Context, *url.URL) ([]string, error) { return []string{server(1), server(2)}, nil }}
-		s.configure([]Pool{{Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{{Scheme: "http", Host: "llm.test:8000", Fragment: "k_each=2"}}}}})
-		s.look(t.Context(), slog.New(slog.DiscardHandler), c, 7)
+		pools := map[string]Pool{"llm": {Pool: proxy.Pool{Name: "llm", Upstreams: []*url.URL{{Scheme: "http", Host: "llm.test:8000", Fragment: "k_each=2"}}}}}
+		s.look(t.Context(), slog.New(slog.DiscardHandler), c, 7, pools)
 		if c.k(server(1)) != -1 || c.k(server(2)) != 2 {
 			t.Errorf("the table is %+v", c.pool.Classes)
 		}
@@ -228,13 +228,13 @@ func TestServersFlap(t *testing.T) {
 			for _, host := range []string{"a.test", "b.test"} {
 				pool.Upstreams = append(pool.Upstreams, &url.URL{Scheme: "http", Host: host, Fragment: "k_each=2"})
 			}
-			s.configure([]Pool{{Pool: pool}})
+			pools := map[string]Pool{"llm": {Pool: pool}}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					s.look(ctx, slog.New(slog.DiscardHandler), c, 7)
+					s.look(ctx, slog.New(slog.DiscardHandler), c, 7, pools)
 					time.Sleep(serversEvery)
 				}
 			})

@@ -69,7 +69,7 @@ func (n *Node) refused(ctx context.Context, pool string, arrived time.Time, err 
 	if !arrived.IsZero() { // the request came as far as the line
 		rec.Wait = time.Since(arrived)
 	}
-	requestObserver{n.cfg.Metrics, n.data.refusals}.Done(&rec)
+	requestObserver{n.cfg.Metrics, n.refusals}.Done(&rec)
 	return err
 }
 
@@ -78,7 +78,7 @@ func (n *Node) ClientKey(pool, name string) string {
 	if name == "" {
 		return ""
 	}
-	return n.data.handler.ClientKey(pool, name)
+	return n.proxy.ClientKey(pool, name)
 }
 
 // Upstream returns the URL of the upstream that the slot is for: see [admission.UpstreamOf].
@@ -121,7 +121,7 @@ func (n *Node) Tickets() admin.Tickets { return n.pools.gateway }
 // Middleware admits requests to a pool before next serves them: see
 // [proxy.Handler.Middleware].
 func (n *Node) Middleware(pool string, next http.Handler) http.Handler {
-	return n.data.handler.Middleware(pool, next)
+	return n.proxy.Middleware(pool, next)
 }
 
 // Entitled returns this gateway's incarnation while it may have requests in flight, else 0.
@@ -137,21 +137,4 @@ func (n *Node) BreakOff() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = n.pools.gateway.BreakOff(ended)
-}
-
-// SetK changes a pool's k over the whole cluster from was, or from any value if was is 0.
-func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
-	return n.pools.SetK(ctx, pool, k, was)
-}
-
-// SetUpstreamK changes the k of one upstream of a pool over the whole cluster from was, or from any
-// value if was is 0.
-func (n *Node) SetUpstreamK(ctx context.Context, pool, upstream string, k, was int) error {
-	return n.pools.SetUpstreamK(ctx, pool, upstream, k, was)
-}
-
-// SetRate changes a pool's rate over the whole cluster, and returns when it holds
-// everywhere.
-func (n *Node) SetRate(ctx context.Context, pool string, rate Rate) error {
-	return n.pools.SetRate(ctx, pool, rate)
 }

@@ -47,7 +47,7 @@ func TestTicketCallsAtTheEnd(t *testing.T) {
 	cfg := alone(t)
 	cfg.Pools[0].Tickets = true
 	n := start(t, cfg)
-	clients := httptest.NewServer(n.data.handler)
+	clients := httptest.NewServer(n.proxy)
 	defer clients.Close()
 	tickets := make([]admission.Ticket, 2) // the second waits
 	for i := range tickets {
@@ -90,7 +90,7 @@ func TestTicketsRequestIsPaced(t *testing.T) {
 	}
 	cfg.Pools[0].Upstreams, cfg.Pools[0].Rate.Down, cfg.Pools[0].Tickets = []*url.URL{at}, perSecond, true
 	n := start(t, cfg)
-	clients := httptest.NewServer(n.data.handler)
+	clients := httptest.NewServer(n.proxy)
 	defer clients.Close()
 	ticket, err := n.Tickets().RequestTicket(t.Context(), admission.Request{Pool: "p"}, time.Minute, "")
 	if err != nil {

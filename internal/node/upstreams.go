@@ -13,14 +13,14 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// agree tells the proxy what a view says of upstreams.
-func (d *dataPlane) agree(view *membership.View) {
+// agreeOnUpstreams tells the proxy what a view says of upstreams.
+func (n *Node) agreeOnUpstreams(view *membership.View) {
 	for _, p := range view.Pools {
 		var all []string
 		for _, c := range p.Classes {
 			all = append(all, c.Upstream)
 		}
-		d.handler.Agree(p.Name, all)
+		n.proxy.Agree(p.Name, all)
 	}
 }
 
@@ -40,7 +40,7 @@ func (r *report) upstreams(p *gateway.PoolStatus) []admin.Upstream {
 // process runs: after a stop, its answers may wait here to be read.
 func (r *report) upstreamsOf(pool string) iter.Seq[*proxy.UpstreamStatus] {
 	return func(yield func(*proxy.UpstreamStatus) bool) {
-		for _, u := range r.data.handler.Upstreams() {
+		for _, u := range r.proxy.Upstreams() {
 			if u.Quiet = min(u.Quiet, r.awake.since(time.Now())); u.Pool == pool && !yield(&u) {
 				return
 			}

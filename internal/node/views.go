@@ -15,7 +15,7 @@ func (n *Node) followViews(ctx context.Context) {
 	var logged *membership.View
 	for {
 		changed, view := cluster.Changed(), cluster.View()
-		n.data.agree(view)
+		n.agreeOnUpstreams(view)
 		if _, in := cluster.Self(); logged == nil && in {
 			logged = view
 		}
