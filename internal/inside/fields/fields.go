@@ -24,7 +24,7 @@ var values = []any{
 
 // Each calls do with the name of each field of v, a struct, and with a function that fills it in
 // another struct of v's type, which is empty. More has values for types that only the caller knows.
-// Embedded structs are left out.
+// Embedded structs, and what only tests can set, are left out.
 func Each(t *testing.T, name string, v any, more []any, do func(path string, fill func(into any))) {
 	t.Helper()
 	each(reflect.ValueOf(v).Elem(), name, func(path string, _ reflect.Value) {
@@ -43,7 +43,7 @@ func each(v reflect.Value, path string, do func(path string, v reflect.Value)) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		switch f, name := v.Field(i), path+"."+field.Name; {
-		case field.Anonymous:
+		case field.Anonymous, !field.IsExported():
 		case f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[netip.Addr]():
 			each(f, name, do)
 		default:
