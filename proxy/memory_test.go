@@ -175,12 +175,13 @@ type memoryDeadline struct {
 	timer *time.Timer
 }
 
-// set sets the deadline. wake is called when it has passed.
+// set sets the deadline. wake is called when it passes, if it has not: who sets it wakes all.
 func (d *memoryDeadline) set(at time.Time, wake func()) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	if d.at = at; !at.IsZero() {
+	// A timer that is over at once may crash the race detector in virtual time (golang/go#78156).
+	if d.at = at; time.Until(at) > 0 {
 		d.timer = time.AfterFunc(time.Until(at), wake)
 	}
 }
