@@ -34,7 +34,7 @@ demo: ## run the main job on this machine for 20 s
 # virtual time beside the race detector.
 TEST = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -vet=off
 VIRTUAL := ./kmutex ./coordinator ./replication ./internal/gateway ./internal/membership/... ./internal/pool ./lab/... ./cmd/kgate-lab ./proxy/http1
-REAL = ./test/browser ./test/cluster ./test/prometheus ./proxy ./test/netns $(filter-out $(shell $(GO) list $(VIRTUAL)),$(shell $(GO) list work))
+REAL = ./test/browser ./test/cluster ./test/prometheus ./test/netns ./proxy $(filter-out $(shell $(GO) list $(VIRTUAL)),$(shell $(GO) list work))
 
 # Packages with goroutines. The race detector takes many times as long, so it runs what is fast.
 CONCURRENT := . ./chordring/serfring ./client ./internal/admin ./internal/journal \
@@ -48,7 +48,7 @@ virtual: ## the tests in virtual time, few seeds of each: make soak has more
 	$(GO) test -vet=off -p 2 -short $(VIRTUAL)
 
 real: ## the tests in real time but the long ones of make soak; those with other programs need tools/test-tools.sh
-	$(TEST) -p 4 -parallel 4 $(REAL)
+	$(TEST) -p 3 -parallel 4 $(REAL)
 
 race: concurrent clocked ## the fast tests of packages with goroutines under the race detector
 

@@ -109,8 +109,8 @@ type Process struct {
 	Troubles func() []string
 	// Profiles serves Admin's /debug/pprof/, to this machine only. Nil: none.
 	Profiles http.Handler
-	// OnLeave is called when an operator asks the node to leave, and must not block. Nil:
-	// the node shuts down.
+	// OnLeave is called when an operator asks the node to leave, before that is answered: it
+	// must not block. Nil: the node shuts down.
 	OnLeave func()
 }
 

@@ -106,6 +106,7 @@ func (b *balancer) settled(u *backend, how settling) {
 	case settlingGaveUp:
 		u.gaveUp = now
 	case settlingLost:
+		u.gaveUp = time.Time{}
 	}
 }
 
@@ -115,7 +116,7 @@ type settling int
 const (
 	settlingAnswered settling = iota // it has come
 	settlingGaveUp                   // client or gateway waits no longer, or the upstream has ended the connection
-	settlingLost                     // the slot is lost: this says nothing of the upstream
+	settlingLost                     // this gateway has lost all its slots: that says nothing of the upstream
 )
 
 // quietGap is how long nobody may wait for an answer of an upstream that has given none, and what

@@ -175,5 +175,44 @@ func TestQuiet(t *testing.T) {
 			settle(settlingLost)
 			time.Sleep(time.Second)
 		}
+		ask()
+		settle(settlingGaveUp)
+		time.Sleep(time.Second)
+		ask()
+		settle(settlingLost)
+		time.Sleep(time.Second)
+		ask()
+		quiet(0, 1)
 	})
+}
+
+// TestQuietOfLostSlots: a ticket's slot that is lost, since its upstream does not answer, does not
+// end the silence of that upstream. Slots that are lost with the lease say nothing of it.
+func TestQuietOfLostSlots(t *testing.T) {
+	for standing, want := range map[uint64]time.Duration{1: 12 * time.Second, 0: 4 * time.Second} {
+		inVirtualTime(t, func(t *testing.T) {
+			up := newGate()
+			g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+			for range 2 {
+				c := g.dial()
+				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+				up.awaitEntered(t)
+				time.Sleep(4 * time.Second)
+				g.sem.standing.Store(standing)
+				g.sem.last().lose()
+				if res := c.response(); res.StatusCode != 503 {
+					t.Errorf("got %s", res.Status)
+				}
+				g.sem.standing.Store(1)
+			}
+			c := g.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			up.awaitEntered(t)
+			time.Sleep(4 * time.Second)
+			if s := g.handler.Upstreams()[0]; s.Quiet != want {
+				t.Errorf("standing %d: quiet for %v, want %v", standing, s.Quiet, want)
+			}
+			close(up.proceed)
+		})
+	}
 }

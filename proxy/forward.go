@@ -126,11 +126,7 @@ func (ex *exchange) try(r *http1.Request, u *backend) {
 	ex.rec.Upstream, ex.rec.UpstreamURL, ex.rec.DialFailed = u.name, &u.configured, false
 	defer func() {
 		if !at.settled {
-			how := settlingGaveUp
-			if ex.hold.aborted() == errLost {
-				how = settlingLost
-			}
-			ex.route.balancer.settled(u, how)
+			ex.route.balancer.settled(u, ex.gaveUp())
 		}
 		ex.route.balancer.done(u, at.verdict, ex.failure)
 	}()

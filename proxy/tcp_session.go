@@ -298,12 +298,10 @@ func (se *session) dial(ctx context.Context, u *backend) *upstream.Tunnel {
 	se.failure = err
 	var dial *upstream.DialError
 	if !errors.As(err, &dial) {
-		how := settlingGaveUp
 		if errors.Is(err, upstream.ErrLapsed) {
 			se.hold.abort(errLost)
-			how = settlingLost
 		}
-		b.settled(u, how)
+		b.settled(u, se.gaveUp())
 		b.done(u, verdictNone, nil)
 		return nil
 	}

@@ -47,3 +47,12 @@ func (v *visit) held() {
 		v.rec.Hold = time.Since(v.admitted())
 	}
 }
+
+// gaveUp says how the wait for an answer has ended that does not come. A slot of a ticket may be lost alone:
+// its upstream was too slow.
+func (v *visit) gaveUp() settling {
+	if v.hold.aborted() == errLost && v.snapshot.cfg.Standing() == 0 {
+		return settlingLost
+	}
+	return settlingGaveUp
+}

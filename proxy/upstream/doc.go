@@ -29,8 +29,8 @@
 // is over, or whose connection this side has closed: the server may be at work on it.
 //
 // HTTP/1.1 does not say which request an answer is for. What comes before the server's
-// system has all of the request's body may be one for another, so that its connection is
-// not kept.
+// system has the request is none. What comes before the request is whole may be one
+// for another, so that its connection is not kept.
 //
 // # HTTP/2
 //

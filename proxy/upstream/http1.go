@@ -31,6 +31,8 @@ const maxKeptHeader = 16 << 10
 // errStale is returned for a kept connection that cannot be used. Nothing was sent.
 var errStale = errors.New("the server has spoken first, or has closed the connection")
 
+var errUnasked = errors.New("an answer came before the server had the request")
+
 // http1Conn is a connection that speaks HTTP/1.1. One exchange at a time owns it,
 // until it is kept for the next or closed.
 type http1Conn struct {
@@ -39,6 +41,7 @@ type http1Conn struct {
 	stream net.Conn         // raw, or TLS over it
 	keep   func(*http1Conn) // takes it back when it can be used again
 	header headerWait
+	probe  probe
 	in     http1.Input
 	head   http1.Head // of the answer that is read
 	out    []byte     // the request's header, before it is written
@@ -48,25 +51,30 @@ type http1Conn struct {
 	unsure bool // the server speaks HTTP/2, and has not said that it speaks HTTP/1.1, too
 
 	// Of the exchange.
-	sent   bool   // some of the request may have been sent
-	before uint64 // bytes that were sent before it
-	began  bool   // a byte of the answer has been read
-	upload *upload
-	ctx    Context     // the request's, if it is one; else nil
-	stop   func() bool // stops watching another context
+	sent    bool   // some of the request may have been sent
+	before  uint64 // bytes that were sent before it
+	began   bool   // a byte of the answer has been read
+	unasked bool   // it had come before the server could have the request
+	upload  *upload
+	ctx     Context     // the request's, if it is one; else nil
+	stop    func() bool // stops watching another context
 }
 
 func newHTTP1(cfg *Config, raw *conn, stream net.Conn, keep func(*http1Conn)) *http1Conn {
 	h := &http1Conn{cfg: cfg, raw: raw, stream: stream, keep: keep}
 	h.header = headerWait{stream, cfg.ResponseHeaderTimeout}
 	h.in.Reset(h, max(cfg.MaxHeaderBytes, trailerLimits.Bytes))
+	h.probe.of(raw.Conn)
 	return h
 }
 
 // Read reads from the server for in.
 func (h *http1Conn) Read(p []byte) (int, error) {
 	n, err := h.stream.Read(p)
-	h.began = h.began || n > 0
+	if n > 0 && !h.began {
+		h.began = true
+		h.unasked = h.reused && h.upload == nil && h.probe.waits() && !tcpstate.IsDelivered(h.raw.Conn)
+	}
 	return n, err
 }
 
@@ -117,7 +125,7 @@ func (h *http1Conn) roundTrip(req *Request, caller Caller) (*Response, error) {
 	}
 	h.raw.holdBack(caller)
 	h.raw.sender, _ = caller.(Bounded)
-	h.sent, h.began, h.upload, h.before = false, false, nil, h.raw.sent
+	h.sent, h.began, h.unasked, h.upload, h.before = false, false, false, nil, h.raw.sent
 	h.attach(req.Context())
 	if h.reused {
 		h.raw.writes.Begin()
@@ -210,6 +218,8 @@ func (h *http1Conn) exchange(req *Request, caller Caller) (*Response, error) {
 		}
 		status := h.head.Status()
 		switch {
+		case h.unasked:
+			return nil, errUnasked
 		case framing.Kind == http1.Tunnel:
 			h.gotHeader()
 			if h.upload != nil && !h.upload.awaitWhole(req.Context()) {
@@ -315,8 +325,8 @@ func (h *http1Conn) release(caller Caller) {
 
 // finish ends an exchange whose answer has been read to its end.
 func (h *http1Conn) finish(caller Caller, closes bool) {
-	// What comes before the server's system has all of a request may be the answer to another one.
-	upload := h.upload != nil && (h.upload.isEarly() || !h.upload.isWhole() || !tcpstate.IsDelivered(h.raw.Conn))
+	// What comes before its request is whole may be the answer to another one.
+	upload := h.upload != nil && (h.upload.isEarly() || !h.upload.isWhole())
 	if closes || upload || h.in.Len() > 0 || h.hasMore() || !h.detach() {
 		if h.detach() {
 			_ = h.raw.Close() // the answer was whole: the server need not hear of a failure

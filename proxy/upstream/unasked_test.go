@@ -125,32 +125,55 @@ func TestAnswerBeforeRequest(t *testing.T) {
 	}
 }
 
-// TestAnswerBeforeArrival: what comes before the server's system has a whole request may be the answer
-// to another one, and the right one may follow. Its connection carries no other request.
+// TestAnswerBeforeArrival: what comes over a kept connection before the server's system has the
+// request cannot be its answer.
 func TestAnswerBeforeArrival(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("see tcpstate_other.go")
 	}
-	sent, done := make(chan struct{}), make(chan struct{})
+	sent := make(chan struct{}, 1)
 	s := serve(t, func(c net.Conn, br *bufio.Reader) {
 		if _, err := http.ReadRequest(br); err != nil {
 			return
 		}
 		<-sent
 		time.Sleep(time.Second)         // the last piece of the body is sent after its end has been read, and nothing here tells when
-		_, _ = io.WriteString(c, short) // and no word of its body is read: the system has no room for all of it
-		<-done
+		_, _ = io.WriteString(c, short) // and no word of its body is read: what follows finds no room
+		<-sent
+		_, _ = io.WriteString(c, evil)
+		<-sent
 	})
-	defer close(done)
+	defer close(sent)
 	client := newClient(t, s.addr)
 	// More than the server takes, and less than fits the connection.
 	body := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), readerFunc(func([]byte) (int, error) {
-		close(sent)
+		sent <- struct{}{}
 		return 0, io.EOF
 	}))
 	post := request(t, "POST", body)
 	post.ContentLength = 1 << 20
-	if got, err := get(t, client, post); err != nil || got != "ok" || client.Open() != 0 {
+	if got, err := get(t, client, post); err != nil || got != "ok" || client.Open() != 1 {
 		t.Fatalf("%q, %v, %d connections", got, err, client.Open())
 	}
+	caller := &sendingCaller{sends: func() { sent <- struct{}{} }}
+	res, err := client.RoundTrip(request(t, "GET", nil), caller)
+	if err == nil {
+		b, _ := io.ReadAll(res.Body)
+		t.Errorf("got %q", b)
+		_ = res.Body.Close()
+	}
+	if caller.conns != 1 {
+		t.Errorf("sent %d times", caller.conns)
+	}
+}
+
+// sendingCaller is told right before its request is sent.
+type sendingCaller struct {
+	plain
+	sends func()
+}
+
+func (c *sendingCaller) MaySend() bool {
+	c.sends()
+	return true
 }

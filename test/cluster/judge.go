@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -125,21 +126,22 @@ func (j *Judge) enter(v *visit, u Use) {
 	}
 }
 
-func (j *Judge) forgetClosed() {
-	for v := range j.visits {
-		if !j.isOpen(v) {
-			j.forget(v)
+func (j *Judge) forgetClosed() { j.look(slices.Collect(maps.Keys(j.visits))) }
+
+// look forgets those requests whose connection is closed, and notes when the others were open.
+func (j *Judge) look(at []*visit) {
+	conns := make([]net.Conn, len(at))
+	for i, v := range at {
+		conns[i] = v.conn
+	}
+	now := time.Now()
+	for i, closed := range closedByPeer(conns...) {
+		if closed {
+			j.forget(at[i])
+		} else {
+			at[i].open = now
 		}
 	}
-}
-
-// isOpen reports whether a request's connection is, and notes the time.
-func (j *Judge) isOpen(v *visit) bool {
-	if closedByPeer(v.conn) {
-		return false
-	}
-	v.open = time.Now()
-	return true
 }
 
 // forget ends a request when it was last seen.
@@ -156,7 +158,7 @@ func (j *Judge) forget(v *visit) {
 func (j *Judge) leave(v *visit) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.isOpen(v)
+	j.look([]*visit{v})
 	j.forget(v)
 }
 

@@ -5,4 +5,4 @@ package cluster
 import "net"
 
 // closedByPeer cannot tell here: a request counts until its handler has noticed.
-func closedByPeer(net.Conn) bool { return false }
+func closedByPeer(conns ...net.Conn) []bool { return make([]bool, len(conns)) }

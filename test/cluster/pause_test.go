@@ -85,7 +85,7 @@ func (w *wake) read(conn net.Conn, p []byte) {
 	if w.first.IsZero() {
 		w.first = time.Now()
 	}
-	if slices.ContainsFunc(w.open, func(old net.Conn) bool { return !closedByPeer(old) }) {
+	if slices.Contains(closedByPeer(w.open...), false) {
 		w.wrong = append(w.wrong, "a new request while an old one's connection is open")
 	}
 }
