@@ -73,6 +73,7 @@ func (h *http1Conn) Read(p []byte) (int, error) {
 	n, err := h.stream.Read(p)
 	if n > 0 && !h.began {
 		h.began = true
+		// The next request goes out as an answer ends, so what a server says behind that one is often still on its way.
 		h.unasked = h.reused && h.upload == nil && h.probe.waits() && !tcpstate.IsDelivered(h.raw.Conn)
 	}
 	return n, err
