@@ -55,18 +55,6 @@ func startFake(t *testing.T, pools map[string]int) *fakeGateway {
 	return g
 }
 
-// await polls: what it waits for is another process's doing.
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func TestExecExitCodes(t *testing.T) {
 	g := startFake(t, map[string]int{"p": 1})
 	two := startFake(t, map[string]int{"p": 1, "q": 1})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -252,5 +253,17 @@ func TestMirroredNames(t *testing.T) {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in\n%s", want, text)
 		}
+	}
+}
+
+// await polls: what it waits for is another process's doing.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
