@@ -34,7 +34,7 @@ func TestContinueAfterAdmission(t *testing.T) {
 		if err := second.SetReadDeadline(time.Now().Add(patience / 2)); err != nil {
 			t.Fatal(err)
 		}
-		// Nothing may come; that it would have come by now can only be had by time.
+		// Nothing may come before its turn.
 		var netErr net.Error
 		if b, err := second.br.Peek(1); !errors.As(err, &netErr) || !netErr.Timeout() {
 			t.Fatalf("%q, %v before admission", b, err)

@@ -323,7 +323,7 @@ func TestSlowReaderKeepsItsAnswer(t *testing.T) {
 					if read >= step {
 						_ = fr.WriteWindowUpdate(0, uint32(read))
 						read = 0
-						time.Sleep(100 * time.Millisecond)
+						time.Sleep(150 * time.Millisecond)
 					}
 				}
 				_ = c.Close()
@@ -354,7 +354,7 @@ func TestSilentReaderDelaysNoEnd(t *testing.T) {
 				_ = fr.WriteWindowUpdate(0, 1<<20)
 				_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", "/"), EndStream: true, EndHeaders: true})
 			}
-			time.Sleep(200 * time.Millisecond) // all of the answer is written
+			time.Sleep(500 * time.Millisecond) // all of the answer is written
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			ended := make(chan error, 1)

@@ -142,7 +142,7 @@ func (d *dashboard) draw(t *testing.T, moment string) drawn {
 // drawUntil draws until a panel says what it has to.
 func (d *dashboard) drawUntil(t *testing.T, moment, panel string, want ...string) drawn {
 	t.Helper()
-	for until := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
+	for until := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Second) {
 		now := d.draw(t, moment)
 		if len(now.lacks(panel, want)) == 0 || time.Now().After(until) {
 			now.says(panel, want...)

@@ -53,8 +53,8 @@ func (c *Core) takesPart(id ID) bool {
 	return id == c.id || p != nil && c.now-p.answered < c.pacing()/3
 }
 
-// allAnswer reports whether every voter that takes part has answered since the first step became due. One that was lost a
-// moment ago still seems to take part, and a change that needs its vote would wait until it is back.
+// allAnswer reports whether every voter that takes part has answered since the first step became due. A voter that was
+// lost a moment ago still seems to take part, and a change that needs its vote would wait until it is back.
 func (c *Core) allAnswer(first leader.Step) bool {
 	l := c.l
 	if first != l.want {
