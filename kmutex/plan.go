@@ -91,23 +91,6 @@ func PlanEpoch(f EpochChange, reports []Report) ([]*Install, error) {
 	return p.installs, nil
 }
 
-// Found returns how node self, one of the founders, enters a pool's first epoch. All
-// founders must be given the same.
-func Found(c EpochChange, founders []Node, self Node) *Install {
-	if !c.Spread || !slices.Contains(founders, c.Home) {
-		return Genesis(c, self)
-	}
-	reports := make([]Report, len(founders))
-	for i, n := range founders {
-		reports[i] = Report{Node: n, Epoch: c.Epoch}
-	}
-	installs, err := PlanEpoch(c, reports)
-	if err != nil {
-		panic(fmt.Sprintf("kmutex: a pool cannot be founded: %v", err)) // k is the agreed view's
-	}
-	return installs[slices.Index(founders, self)]
-}
-
 // plan is an epoch that is being planned.
 type plan struct {
 	EpochChange

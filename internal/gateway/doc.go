@@ -42,8 +42,8 @@
 //	shares.go sharing.go              clients in turn: what each has had; to see it
 //	env.go view.go ...                what all pools share, and small parts
 //
-// Pools and their epochs come from the agreed view. A message that arrives
-// before the view which explains it is kept for a while, within bounds.
+// Pools and their epochs come from the agreed view. Every epoch begins with the answer of the pool's
+// home, so messages come only to gateways that know the pool.
 //
 // # Standing
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -342,40 +343,49 @@ func TestClientLeavesBetweenEpochs(t *testing.T) {
 	})
 }
 
-// Messages of a pool that the view here does not explain yet are kept, and
-// refused when it never does.
-func TestMessageBeforeItsView(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
-		home := f.all()[0]
-		f.mu.Lock()
-		f.view = &membership.View{
-			Number: f.view.Number + 1, Members: f.view.Members,
-			Pools: append(slices.Clone(f.view.Pools), membership.Pool{Name: "new", K: 1, Binding: admission.BindingLate, Epoch: 1, Began: 9, Home: 1}),
-		}
-		f.mu.Unlock()
-		f.all()[1].Follow() // home has not seen the view yet
-		done := make(chan error)
-		go func() {
-			s, err := f.all()[1].Acquire(t.Context(), admission.Request{Pool: "new", Wait: -1})
-			if err == nil {
-				s.Release()
+// A pool begins once all its gateways have its view, whichever has it first, and nothing of it comes
+// to one that does not know it.
+func TestPoolBegins(t *testing.T) {
+	for first := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+			f.mu.Lock()
+			f.view = &membership.View{
+				Number: f.view.Number + 1, Members: f.view.Members,
+				Pools: append(slices.Clone(f.view.Pools), membership.Pool{Name: "new", K: 1, Binding: admission.BindingLate, Epoch: 1, Began: 9, Home: 1}),
 			}
-			done <- err
-		}()
-		time.Sleep(time.Second)
-		home.Follow()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+			f.mu.Unlock()
+			f.all()[first].Follow()
+			done := make(chan error)
+			go func() {
+				s, err := f.all()[first].Acquire(t.Context(), admission.Request{Pool: "new", Wait: -1})
+				if err == nil {
+					s.Release()
+				}
+				done <- err
+			}()
+			time.Sleep(time.Second)
+			select {
+			case <-done:
+				t.Error("the pool has begun before all know it")
+			default:
+			}
+			f.all()[1-first].Follow()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
 
-		m := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
-		if err := home.Deliver(2, "nonsense", m); err != nil {
-			t.Errorf("first message of a pool to come: %v", err)
-		}
-		time.Sleep(time.Minute)
-		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, admission.ErrUnknownPool) {
-			t.Errorf("got %v", err)
-		}
-	})
+// A letter about a pool that no view has explained here yet is not refused for good: it is sent again.
+// No message is.
+func TestBeforeItsView(t *testing.T) {
+	if err := new(Gateway).ReceivePayload(2, poolTopic+"new", []byte("{}")); !errors.Is(err, transport.ErrNotYet) {
+		t.Error(err)
+	}
+	m := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
+	if err := (&pools{drivers: map[string]*poolDriver{"old": nil}}).Deliver(2, "new", m); !errors.Is(err, admission.ErrUnknownPool) {
+		t.Errorf("got %v", err)
+	}
 }

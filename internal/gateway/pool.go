@@ -101,10 +101,8 @@ func (p *poolDriver) configure(cfg PoolConfig) {
 	p.settle()
 }
 
-// follow takes over what the agreed view says about the pool.
+// follow takes over what the agreed view says about the pool. The caller holds the lock.
 func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	before := p.view
 	p.view = view
 	if p.core == nil {
@@ -179,7 +177,7 @@ func (p *poolDriver) take(from kmutex.Node, l *pool.Letter) error {
 	}
 	fx, err := p.core.Take(p.clock(), from, l)
 	p.carry(fx)
-	if errors.Is(err, pool.ErrNoTickets) {
+	if errors.Is(err, pool.ErrNotYet) {
 		return fmt.Errorf("%w: %w", transport.ErrNotYet, err) // a moment after a restart
 	}
 	return err

@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -23,7 +22,6 @@ type pools struct {
 	limits  map[string]PoolConfig
 	barred  map[string][]string // upstreams that cannot be reached from here, by pool
 	drivers map[string]*poolDriver
-	pending pendingMessages
 	// memories of pools, by name, whatever incarnation this is.
 	memories map[string]*pool.Memory
 }
@@ -51,19 +49,19 @@ func (g *pools) takeAll() []*poolDriver {
 	return all
 }
 
-// Deliver takes in a message from another gateway. A message for a pool that is
-// not agreed here yet is kept until the view that explains it arrives.
+// Deliver takes in a message from another gateway. It is of a pool that is known here: no epoch
+// begins before this gateway has reported.
 func (g *pools) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
-	if p := g.pool(name); p != nil {
+	g.mu.RLock()
+	p, ended := g.drivers[name], len(g.drivers) == 0
+	g.mu.RUnlock()
+	switch {
+	case p != nil:
 		return p.deliver(from, m)
+	case ended: // as in deliver
+		return nil
 	}
-	g.mu.Lock()
-	if p := g.drivers[name]; p != nil {
-		g.mu.Unlock()
-		return p.deliver(from, m)
-	}
-	defer g.mu.Unlock()
-	return g.pending.put(g.now(), from, name, m)
+	return fmt.Errorf("%w: %q, from node %d", admission.ErrUnknownPool, name, from)
 }
 
 // follow takes over what the agreed view says about a pool.
@@ -75,11 +73,12 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 		p.configure(g.limitsOf(spec.Name))
 		p.bar(g.barredOf(spec.Name))
 	}
-	p.follow(self, view, spec)
+	p.mu.Lock()
 	g.mu.Lock()
-	g.drivers[spec.Name] = p
-	early := g.pending.take(spec.Name)
+	g.drivers[spec.Name] = p // before it reports: then the others' messages may come
 	g.mu.Unlock()
+	p.follow(self, view, spec)
+	p.mu.Unlock()
 	if !known {
 		p.configure(g.limitsOf(spec.Name)) // Configure may have been called meanwhile
 		p.bar(g.barredOf(spec.Name))
@@ -87,11 +86,6 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 			p.loaded() // the disk may have been read meanwhile
 		}
 		g.begun.give()
-	}
-	for _, m := range early {
-		if err := p.deliver(m.from, m.message); err != nil {
-			p.log.Warn("message refused", slog.Any("error", err))
-		}
 	}
 }
 

@@ -46,15 +46,15 @@
 //	state      meaning
 //	Void       the gateway is in no view yet, or its incarnation has ended
 //	Frozen     the machine is frozen for the view's epoch; what the disk knows of
-//	           lost gateways' tickets has not been loaded, so there is no report yet
+//	           lost gateways' tickets has not been loaded, so there is no report yet,
+//	           unless this gateway has nothing to report
 //	Reporting  the report is on its way to home, or home waits for others'
 //	Refused    the epoch cannot begin here; a new one is asked for
 //	Installed  the epoch runs here
 //
 //	event                           from                  to
-//	Follow, first epoch or joined   any                   Installed
-//	Follow, newer epoch             any but Void          Frozen, Reporting once loaded
-//	Follow, newer, cannot freeze    any but Void          Refused
+//	Follow, newer epoch             any                   Frozen, Reporting once loaded
+//	Follow, newer, cannot freeze    any                   Refused
 //	Loaded                          Frozen                Reporting
 //	Take an answer of the epoch     Reporting             Installed
 //	  ... the machine refuses it    Reporting             Refused
@@ -63,7 +63,7 @@
 //	End                             any                   Void
 //
 // A view of an older epoch, and a letter of one, change nothing. A report of a
-// newer epoch is kept until the view of that epoch. In any state a newer epoch replaces
+// newer epoch comes again ([ErrNotYet]). In any state a newer epoch replaces
 // the present one. If the present one has begun anywhere, the reports show it (see
 // [kmutex.PlanEpoch]).
 //

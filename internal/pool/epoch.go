@@ -21,10 +21,6 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	p.audit, p.used = audit{}, nil
 	v := &p.view
 	p.cfg.Memory.unknown.Forget(v.Lost)
-	if v.joins(p.cfg.Self) {
-		p.install(now, &replication.EpochAnswer{Install: p.genesis()})
-		return
-	}
 	fx, err := p.machine.Step(&kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.Epoch, K: v.K})
 	if err != nil {
 		p.refuse(now, err)
@@ -36,19 +32,9 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	if v.Home == p.cfg.Self {
 		p.home = newHome(now, v, p.machine.Spreads())
 	}
-	if p.disk != DiskUnread || !v.Tickets {
+	if p.disk != DiskUnread || !v.Tickets || v.joins(p.cfg.Self) {
 		p.sendReport(now)
 	}
-	p.takeAhead(now)
-}
-
-// genesis is how this gateway enters an epoch for which it has nothing to report.
-func (p *Pool) genesis() *kmutex.Install {
-	v := &p.view
-	if founders := v.founders(); v.Epoch == 1 && slices.Contains(founders, p.cfg.Self) {
-		return kmutex.Found(v.epochChange(p.machine.Spreads()), founders, p.cfg.Self)
-	}
-	return kmutex.Genesis(v.epochChange(false), p.cfg.Self)
 }
 
 // sendReport completes the report and sends it to home.

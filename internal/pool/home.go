@@ -11,8 +11,8 @@ import (
 )
 
 // home is the work of the pool's home for an epoch: it waits for the reports of all
-// founders, plans once, and answers each of them. It keeps the plan until the next epoch,
-// for gateways whose answer was lost.
+// founders, plans once, and answers each member. It keeps the plan until the next epoch,
+// for gateways that join, and those whose answer was lost.
 type home struct {
 	forming *replication.EpochChange
 	since   time.Duration // when it began to wait for the reports
@@ -38,11 +38,7 @@ func (p *Pool) Missing() (nodes []kmutex.Node, since time.Duration) {
 func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.EpochReport) error {
 	switch {
 	case r.Epoch > p.view.Epoch: // the view of that epoch is on its way
-		if p.ahead == nil {
-			p.ahead = make(map[kmutex.Node]*replication.EpochReport)
-		}
-		p.ahead[from] = r
-		return nil
+		return ErrNotYet
 	case r.Epoch < p.view.Epoch:
 		return nil // superseded: the sender gets the newer view, too
 	case p.home == nil || r.Node != from:
@@ -65,26 +61,18 @@ func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.Ep
 	}
 	p.fx.Doubled = f.Doubled()
 	p.awaitUnknown(now, f.Unknown())
-	for _, n := range p.view.founders() {
+	for _, n := range p.view.Members {
 		p.answer(n)
 	}
 	return nil
 }
 
-// takeAhead takes in the reports that arrived before the view.
-func (p *Pool) takeAhead(now time.Duration) {
-	ahead := p.ahead
-	p.ahead = nil
-	for _, n := range slices.Sorted(maps.Keys(ahead)) {
-		// An invalid one counts as none. The links log it when one arrives in time.
-		_ = p.takeReport(now, n, ahead[n])
-	}
-}
-
 func (p *Pool) answer(n kmutex.Node) {
-	if a := p.home.forming.Answer(n); a != nil {
-		p.post(Letter{To: n, Answer: a})
+	a := p.home.forming.Answer(n)
+	if a == nil { // n joins
+		a = &replication.EpochAnswer{Install: kmutex.Genesis(p.view.epochChange(false), n)}
 	}
+	p.post(Letter{To: n, Answer: a})
 }
 
 // awaitUnknown makes the epoch end when the tokens can come back that lost gateways whose

@@ -52,15 +52,21 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a report goes before the disk has been read", File: "epoch.go",
-			Old:    "if p.disk != DiskUnread || !v.Tickets {\n\t\tp.sendReport(now)",
+			Old:    "if p.disk != DiskUnread || !v.Tickets || v.joins(p.cfg.Self) {\n\t\tp.sendReport(now)",
 			New:    "if true {\n\t\tp.sendReport(now)",
 			Caught: "want frozen", By: "^TestStates$",
 		},
 		{
 			Name: "a report that is ahead of home's view is forgotten", File: "home.go",
-			Old:    "p.ahead[from] = r\n",
-			New:    "",
+			Old:    "return ErrNotYet",
+			New:    "return nil",
 			Caught: "home misses", By: "^TestStates$",
+		},
+		{
+			Name: "who joins is not answered", File: "home.go",
+			Old:    "range p.view.Members {\n\t\tp.answer(n)",
+			New:    "range p.view.founders() {\n\t\tp.answer(n)",
+			Caught: "gateway 4", By: "^TestJoins$",
 		},
 		{
 			Name: "a letter that is lost stays lost", File: "event.go",

@@ -101,13 +101,11 @@ type Pool struct {
 	handingOver bool
 	report      *replication.EpochReport // of the view's epoch
 	home        *home                    // nil: another gateway is, or the epoch just begins
-	// ahead are reports of epochs of which this gateway has no view yet.
-	ahead  map[kmutex.Node]*replication.EpochReport
-	again  []retry
-	own    []Letter // to this gateway itself
-	repair repair
-	audit  audit
-	used   kmutex.TokenSet // granted here since home counted last
+	again       []retry
+	own         []Letter // to this gateway itself
+	repair      repair
+	audit       audit
+	used        kmutex.TokenSet // granted here since home counted last
 	// spreadAt is the earliest time of the next epoch that only spreads tokens.
 	spreadAt time.Duration
 	expiry   time.Duration // when the tickets that no gateway knows have run out; 0: never

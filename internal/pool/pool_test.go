@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ func newTrio(t *testing.T, k int) *trio {
 		})
 		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
 	}
+	w.deliver(nil)
 	return w
 }
 
@@ -67,7 +69,9 @@ func (w *trio) deliver(keep func(sent) bool) {
 			continue
 		}
 		fx, err := w.pools[s.letter.To].Take(w.now, s.from, &s.letter)
-		if err != nil {
+		if errors.Is(err, ErrNotYet) {
+			w.carry(s.from, w.pools[s.from].Undelivered(w.now, s.letter))
+		} else if err != nil {
 			w.t.Errorf("%+v: %v", s, err)
 		}
 		w.carry(s.letter.To, fx)
@@ -101,7 +105,10 @@ func TestStates(t *testing.T) {
 	w.states(Installed, Reporting, Frozen)
 	w.next(1, DiskNone)
 	w.states(Reporting, Reporting, Frozen)
-	if missing, since := w.pools[1].Missing(); !slices.Equal(missing, []kmutex.Node{3}) || since != w.now {
+	began := w.now
+	w.wake(20 * time.Millisecond) // the report goes again
+	w.deliver(nil)
+	if missing, since := w.pools[1].Missing(); !slices.Equal(missing, []kmutex.Node{3}) || since != began {
 		t.Errorf("home misses %v since %v", missing, since)
 	}
 	w.deliver(nil)
@@ -120,6 +127,27 @@ func TestStates(t *testing.T) {
 		t.Error("a pool without an incarnation takes in an event")
 	}
 	w.states(Installed, Void, Installed)
+}
+
+// Home answers a gateway that joins: at once when the epoch runs, else with the others. Its disk
+// does not matter.
+func TestJoins(t *testing.T) {
+	for _, epoch := range []uint64{1, 2} {
+		w := newTrio(t, 2)
+		w.view.Members, w.view.Newest, w.view.Epoch = []kmutex.Node{1, 2, 3, 4}, 4, epoch
+		w.pools[4] = New(Config{Self: 4, Binding: new(coordinator.Late), Interval: func() time.Duration { return 0 }})
+		w.carry(4, w.pools[4].Follow(w.now, w.view, DiskUnread))
+		for _, n := range []kmutex.Node{1, 2} {
+			w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
+		}
+		w.deliver(nil)
+		if epoch == 2 { // home waits for the third
+			w.states(Reporting, Reporting, Installed, Reporting)
+		}
+		w.carry(3, w.pools[3].Follow(w.now, w.view, DiskNone))
+		w.deliver(nil)
+		w.states(Installed, Installed, Installed, Installed)
+	}
 }
 
 // A plan that fails, or is refused, has a new epoch asked for: at once, and then

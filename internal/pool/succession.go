@@ -67,7 +67,7 @@ func (p *Pool) pushTickets() {
 func (p *Pool) takePush(now time.Duration, from kmutex.Node, push *replication.Push) error {
 	switch {
 	case p.tickets == nil:
-		return ErrNoTickets
+		return ErrNotYet
 	case push.Owner != from:
 		return fmt.Errorf("%w: node %d pushes tickets of node %d", errLetter, from, push.Owner)
 	case p.view.gone(from):

@@ -12,8 +12,8 @@ import (
 var (
 	// errCall: no correct gateway sends such a name.
 	errCall = errors.New("the call's name is empty or too long")
-	// ErrNoTickets: the pool has none here, or they are not known yet.
-	ErrNoTickets = errors.New("no tickets are known here yet")
+	// ErrNotYet: a letter comes before the view, or the tickets, that it is about.
+	ErrNotYet = errors.New("not known here yet")
 )
 
 // Ticket is a place in line, and then a slot, that outlives its gateway. Its driver reads

@@ -34,10 +34,10 @@ func TestPreambleRefuses(t *testing.T) {
 		"version 3":   {"kgat\x03\x01\x00\x00", errVersion},
 		"version 4":   {"kgat\x04\x01\x00\x00", errVersion},
 		"version 6":   {"kgat\x06\x01\x00\x00", errVersion},
-		"kind 0":      {"kgat\x07\x00\x00\x00", errPreamble},
-		"kind 4":      {"kgat\x07\x04\x00\x00", errPreamble},
-		"unused byte": {"kgat\x07\x01\x00\x01", errPreamble},
-		"short":       {"kgat\x07\x01\x00", wire.ErrTruncated},
+		"kind 0":      {"kgat\x08\x00\x00\x00", errPreamble},
+		"kind 4":      {"kgat\x08\x04\x00\x00", errPreamble},
+		"unused byte": {"kgat\x08\x01\x00\x01", errPreamble},
+		"short":       {"kgat\x08\x01\x00", wire.ErrTruncated},
 	} {
 		if err := checkPreamble([]byte(tc.b)); !errors.Is(err, tc.want) {
 			t.Errorf("%s: error %v, want %v", name, err, tc.want)

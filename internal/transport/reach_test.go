@@ -88,7 +88,7 @@ func TestMeetStrangers(t *testing.T) {
 		"another version": {"kgat\x03\x01\x00\x00", errVersion},
 		"http":            {"HTTP/1.1 400 Bad Request\r\n\r\n", errMagic},
 		"closes":          {"", io.EOF},
-		"no status":       {"kgat\x07\x63\x00\x00", errPreamble},
+		"no status":       {"kgat\x08\x63\x00\x00", errPreamble},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Version of all that gateways say to each other, in the preamble. 7: places in the line
-// have numbers of changes.
-const Version = 7
+// Version of all that gateways say to each other, in the preamble. 8: every
+// epoch of a pool begins with home's answer.
+const Version = 8
 
 // Hello is what each end says first.
 type Hello struct {

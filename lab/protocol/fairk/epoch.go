@@ -73,7 +73,7 @@ func (g *Gateway) TakeLetter(m any) bool {
 		return false
 	}
 	fx, err := g.pool.Take(g.now(), l.from, &l.letter)
-	if errors.Is(err, pool.ErrNoTickets) {
+	if errors.Is(err, pool.ErrNotYet) {
 		return false
 	} else if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, l, err))
@@ -117,10 +117,5 @@ func (g *Gateway) Follow(v *View) bool {
 		})
 	}
 	g.carry(g.pool.Follow(g.now(), v.Pool(g.self), pool.DiskNone))
-	stash := g.stash
-	g.stash = nil
-	for _, p := range stash {
-		g.Deliver(p)
-	}
 	return true
 }

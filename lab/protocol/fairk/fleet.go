@@ -9,6 +9,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/replication"
 )
 
 // Options are what a pool's configuration sets.
@@ -85,11 +86,31 @@ func newFleet(h protocol.Host, s protocol.Setup, o Options) *fleet {
 			binding = func() kmutex.Binding { return &apart{new(coordinator.Early), i, s.Nodes} }
 		}
 		g := NewGateway(Config{Host: h, Parcels: parcels, Index: i, Early: o.Early, Binding: binding, Ask: o.ask(s.Nodes, s.Delay)})
-		g.Follow(view)
+		g.begin(view, &spec)
 		f.gateways = append(f.gateways, g)
 	}
 	return f
 }
+
+// begin lets a gateway begin the first epoch at once, with all tokens at home.
+func (g *Gateway) begin(view *View, spec *pool.View) {
+	host := g.cfg.Host
+	g.cfg.Host = noReports{host}
+	g.Follow(view)
+	g.cfg.Host = host
+	first := kmutex.Genesis(kmutex.EpochChange{Epoch: spec.Epoch, K: spec.K, Home: spec.Home}, g.self)
+	fx, err := g.pool.Take(g.now(), spec.Home, &pool.Letter{To: g.self, Answer: &replication.EpochAnswer{Install: first}})
+	if err != nil {
+		panic(err)
+	}
+	g.carry(fx)
+}
+
+// noReports drops what is sent.
+type noReports struct{ protocol.Host }
+
+// Send implements [protocol.Host].
+func (noReports) Send(int, int, string, any) {}
 
 // apart begins like the paper: token q at node q.
 type apart struct {

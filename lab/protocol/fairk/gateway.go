@@ -59,7 +59,6 @@ type Gateway struct {
 	wakes   uint64     // numbers the others
 	held    map[kmutex.Request]*pool.Ticket
 	numbers map[*pool.Ticket]kmutex.Request // of held
-	stash   []*parcel                       // for the pool that the view here does not have yet
 }
 
 // Timers of a gateway. Other kinds are for others to use.
@@ -151,13 +150,9 @@ func (g *Gateway) Cancel(t protocol.Request) {
 func (g *Gateway) Bar(barred kmutex.TokenSet) { g.carry(g.pool.Bar(g.now(), barred)) }
 
 // Deliver takes in a message of another gateway's machine. The links carry messages between
-// two members that know each other; the view here may be from before the pool.
+// two members that know each other.
 func (g *Gateway) Deliver(m any) {
 	p := m.(*parcel)
-	if g.pool == nil {
-		g.stash = append(g.stash, p)
-		return
-	}
 	if _, known := g.view.member(p.from); known && p.to == g.self {
 		message := p.message // the machine may keep it
 		g.step(kmutex.Event{Kind: kmutex.EventReceive, From: p.from, Message: &message})
@@ -281,10 +276,6 @@ func (g *Gateway) binding() kmutex.Binding {
 
 // Waiting calls visit for every message that waits for a view.
 func (g *Gateway) Waiting(visit func(kmutex.Envelope)) {
-	for _, p := range g.stash {
-		e, _ := Envelope(p)
-		visit(e)
-	}
 	if g.pool != nil {
 		g.pool.Early(visit)
 	}
