@@ -366,8 +366,8 @@ func TestPoolBegins(t *testing.T) {
 			}()
 			time.Sleep(time.Second)
 			select {
-			case <-done:
-				t.Error("the pool has begun before all know it")
+			case err := <-done:
+				t.Errorf("the pool has begun before all know it: %v", err)
 			default:
 			}
 			f.all()[1-first].Follow()

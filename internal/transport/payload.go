@@ -13,9 +13,9 @@ import (
 // a restart.
 var ErrNotYet = errors.New("not yet")
 
-// errNotTaken says that the peer's Receive returned an error, or that the peer has no Receive,
+// ErrNotTaken says that the peer's Receive returned an error, which it logs unless it is ErrNotYet, or that the peer has no Receive,
 // or does not serve the link any more.
-var errNotTaken = errors.New("payload not taken")
+var ErrNotTaken = errors.New("payload not taken")
 
 const (
 	// maxPayload bounds the size of one payload.
@@ -67,7 +67,7 @@ func (t *Transport) SendPayload(ctx context.Context, to kmutex.Node, topic strin
 	delete(s.payloads, call)
 	p.mu.Unlock()
 	if errors.Is(err, errFailed) {
-		err = fmt.Errorf("%w: node %d: %w", errNotTaken, to, err)
+		err = fmt.Errorf("%w: node %d: %w", ErrNotTaken, to, err)
 	}
 	return err
 }

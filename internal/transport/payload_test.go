@@ -186,13 +186,13 @@ func TestPayloadRefusals(t *testing.T) {
 		{string(make([]byte, maxTopic+1)), 1, errMessage},
 		{"t", 0, errMessage},
 		{"t", maxPayload + 1, errMessage},
-		{"t", 1, errNotTaken}, // by Receive
+		{"t", 1, ErrNotTaken}, // by Receive
 	} {
 		if err := t1.SendPayload(within(t), 2, tc.topic, make([]byte, tc.size)); !errors.Is(err, tc.want) {
 			t.Errorf("topic of %d bytes, payload of %d: %v, want %v", len(tc.topic), tc.size, err, tc.want)
 		}
 	}
-	if err := t2.SendPayload(within(t), 1, "t", []byte("x")); !errors.Is(err, errNotTaken) {
+	if err := t2.SendPayload(within(t), 1, "t", []byte("x")); !errors.Is(err, ErrNotTaken) {
 		t.Errorf("to one without Receive: %v", err)
 	}
 	if n := seen.count(CauseHandler); n != 1 {

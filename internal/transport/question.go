@@ -96,9 +96,9 @@ func (p *process) takePayloads() {
 func (p *process) takePayload(q *question) error {
 	t, l := p.t, q.link
 	if l == nil || l.dropped.Load() {
-		return errNotTaken
+		return ErrNotTaken
 	}
-	topic, err := strings.TrimPrefix(q.Name, payloadName), errNotTaken
+	topic, err := strings.TrimPrefix(q.Name, payloadName), ErrNotTaken
 	if f := t.config.Receive; f != nil {
 		err = f(l.node, topic, q.Body)
 	}
