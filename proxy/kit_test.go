@@ -205,7 +205,7 @@ func (g *gateway) dial() *rawConn {
 func (g *gateway) dialBy(d *net.Dialer) *rawConn {
 	g.t.Helper()
 	if n := memoryOf(g.t); n != nil {
-		return g.speak(n.dialFrom(g.t.Context(), ipOf(d.LocalAddr), g.addr))
+		return g.speak(n.DialFrom(g.t.Context(), ipOf(d.LocalAddr), g.addr))
 	}
 	network := "tcp"
 	if filepath.IsAbs(g.addr) {

@@ -19,7 +19,7 @@ var public = []string{module, module + "/client", module + "/gateway"}
 
 // kits are packages for tests, and those whose programs are tests.
 var kits = []string{
-	module + "/internal/admin/admintest", module + "/internal/journal/journaltest", module + "/internal/mutant",
+	module + "/internal/admin/admintest", module + "/internal/journal/journaltest", module + "/internal/memnet", module + "/internal/mutant",
 	module + "/internal/nametest", module + "/internal/timing", module + "/internal/inside/fields", module + "/lab/",
 }
 

@@ -73,6 +73,7 @@ var allowed = map[string][]string{
 	"internal/admin/admintest":     {"internal/admission", "internal/admin"},
 	"internal/mutant":              {},
 	"internal/timing":              {},
+	"internal/memnet":              {},
 	"internal/nametest":            {},
 	"internal/inside/fields":       {},
 	"client":                       {"internal/admission", "internal/drift", "internal/problems", "internal/socket"},
