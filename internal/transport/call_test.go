@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/internal/transport/wire"
 )
 
@@ -21,51 +22,53 @@ func TestCalls(t *testing.T) {
 	pki := newPKI(t)
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tls=%v", secure), func(t *testing.T) {
-			config := func(name string) Config {
-				c := Config{Name: name, Answer: func(_ context.Context, from Caller, call string, body []byte) ([]byte, error) {
-					switch {
-					case from.Name == name:
-						return nil, errors.New("from nobody")
-					case call == "echo":
-						return body, nil
-					case call == "fail":
-						return nil, errors.New("out of paper")
-					}
-					return nil, ErrUnknownCall
-				}}
-				if secure {
-					c.TLS = pki.peer(t)
-				}
-				return c
-			}
-			t1, t2 := listen(t, config("gw-1")), listen(t, config("gw-2"))
-			defer t1.Keep(to(t2))() // a stranger's calls may take less memory
-			defer t2.Keep(to(t1))()
-			var wg sync.WaitGroup
-			for i, pair := range [][2]*Transport{{t1, t2}, {t2, t1}} {
-				for n := range 200 {
-					wg.Go(func() {
-						body := randomBytes(n*n, uint64(i+n))
-						got, err := pair[0].Call(within(t), to(pair[1]), Question{Name: "echo", Body: body, Limit: 1 << 20})
-						if err != nil || !bytes.Equal(got, body) {
-							t.Errorf("call %d: %d bytes, %v", n, len(got), err)
+			memnet.Test(t, func(t *testing.T) {
+				config := func(name string) Config {
+					c := Config{Name: name, Answer: func(_ context.Context, from Caller, call string, body []byte) ([]byte, error) {
+						switch {
+						case from.Name == name:
+							return nil, errors.New("from nobody")
+						case call == "echo":
+							return body, nil
+						case call == "fail":
+							return nil, errors.New("out of paper")
 						}
-					})
+						return nil, ErrUnknownCall
+					}}
+					if secure {
+						c.TLS = pki.peer(t)
+					}
+					return c
 				}
-			}
-			wg.Wait()
-			if _, err := t1.Call(within(t), to(t2), Question{Name: "fail"}); !errors.Is(err, errFailed) {
-				t.Errorf("got %v", err)
-			}
-			if _, err := t1.Call(within(t), to(t2), Question{Name: "else"}); !errors.Is(err, ErrUnknownCall) {
-				t.Errorf("got %v", err)
-			}
-			if _, err := t1.Call(within(t), to(t1), Question{Name: "echo"}); !errors.Is(err, ErrUnknownPeer) {
-				t.Errorf("of itself: %v", err)
-			}
-			if _, err := t1.Call(within(t), To{Name: "gw-3", Addr: t2.Addr().String()}, Question{Name: "echo"}); !errors.Is(err, ErrLinkDown) {
-				t.Errorf("of another than is there: %v", err)
-			}
+				t1, t2 := listen(t, config("gw-1")), listen(t, config("gw-2"))
+				defer t1.Keep(to(t2))() // a stranger's calls may take less memory
+				defer t2.Keep(to(t1))()
+				var wg sync.WaitGroup
+				for i, pair := range [][2]*Transport{{t1, t2}, {t2, t1}} {
+					for n := range 200 {
+						wg.Go(func() {
+							body := randomBytes(n*n, uint64(i+n))
+							got, err := pair[0].Call(within(t), to(pair[1]), Question{Name: "echo", Body: body, Limit: 1 << 20})
+							if err != nil || !bytes.Equal(got, body) {
+								t.Errorf("call %d: %d bytes, %v", n, len(got), err)
+							}
+						})
+					}
+				}
+				wg.Wait()
+				if _, err := t1.Call(within(t), to(t2), Question{Name: "fail"}); !errors.Is(err, errFailed) {
+					t.Errorf("got %v", err)
+				}
+				if _, err := t1.Call(within(t), to(t2), Question{Name: "else"}); !errors.Is(err, ErrUnknownCall) {
+					t.Errorf("got %v", err)
+				}
+				if _, err := t1.Call(within(t), to(t1), Question{Name: "echo"}); !errors.Is(err, ErrUnknownPeer) {
+					t.Errorf("of itself: %v", err)
+				}
+				if _, err := t1.Call(within(t), To{Name: "gw-3", Addr: t2.Addr().String()}, Question{Name: "echo"}); !errors.Is(err, ErrLinkDown) {
+					t.Errorf("of another than is there: %v", err)
+				}
+			})
 		})
 	}
 }

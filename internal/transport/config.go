@@ -179,6 +179,20 @@ type limits struct {
 	backoffMin, backoffMax time.Duration
 	// slow returns what a session writes to in place of its connection.
 	slow func(*session) io.Writer
+	// network is what connections are made over. Default: the system's.
+	network network
+}
+
+// network makes connections, as package net does.
+type network interface {
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// system is the system's network.
+type system struct {
+	net.ListenConfig
+	net.Dialer
 }
 
 func (c Config) withDefaults() Config {
@@ -189,6 +203,9 @@ func (c Config) withDefaults() Config {
 	c.handshakeTimeout, c.dialTimeout = cmp.Or(c.handshakeTimeout, 5*time.Second), cmp.Or(c.dialTimeout, 2*time.Second)
 	c.backoffMin = cmp.Or(c.backoffMin, 10*time.Millisecond)
 	c.backoffMax = cmp.Or(c.backoffMax, max(time.Second, c.backoffMin))
+	if c.network == nil {
+		c.network = &system{net.ListenConfig{KeepAliveConfig: keepAlive}, net.Dialer{KeepAliveConfig: keepAlive}}
+	}
 	if c.Observer == nil {
 		c.Observer = noObserver{}
 	}

@@ -45,8 +45,6 @@ func (d *delayLine) Write(b []byte) (int, error) {
 // run writes until stop is closed or a write fails.
 func (d *delayLine) run(stop <-chan struct{}) error {
 	defer close(d.over)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		var w delayedWrite
 		select {
@@ -54,11 +52,12 @@ func (d *delayLine) run(stop <-chan struct{}) error {
 		case <-stop:
 			return net.ErrClosed
 		}
-		timer.Reset(time.Until(w.due))
-		select {
-		case <-timer.C:
-		case <-stop:
-			return net.ErrClosed
+		if wait := time.Until(w.due); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-stop:
+				return net.ErrClosed
+			}
 		}
 		if _, err := d.out.Write(w.data); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/internal/transport/wire"
 )
 
@@ -53,35 +54,37 @@ func TestTwinsDoNotTakeTurns(t *testing.T) {
 	for _, viewed := range []bool{false, true} {
 		for _, same := range []bool{false, true} {
 			t.Run(fmt.Sprintf("in the view %v, same address %v", viewed, same), func(t *testing.T) {
-				limits := limits{backoffMin: time.Millisecond, backoffMax: 2 * time.Millisecond}
-				victim := listen(t, Config{Name: "gw-3"})
-				first := listen(t, Config{Name: "gw-1"})
-				twin := Config{Name: "gw-1", limits: limits}
-				if same {
-					twin.Advertise = first.Addr().String()
-				}
-				second := listen(t, twin)
-				peers := []Peer{{Node: 1, Addr: first.Addr().String()}, {Node: 3, Addr: victim.Addr().String()}}
-				if viewed {
-					setPeers(victim, 3, peers)
-					setPeers(first, 1, peers)
-					waitUp(t, first)
-				}
-				to := To{Name: "gw-3", Addr: victim.Addr().String()}
-				defer first.Keep(to)()
-				eventually(t, "the first is there", func() bool { _, ok := victim.Proved("gw-1"); return ok })
-				was, _, _ := victim.processes["gw-1"].current()
-				defer second.Keep(to)()
-				eventually(t, "the second has tried often", func() bool {
-					p := second.use("gw-3")
-					defer second.leave(p)
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					return p.failing.attempts >= 30
+				memnet.Test(t, func(t *testing.T) {
+					limits := limits{backoffMin: time.Millisecond, backoffMax: 2 * time.Millisecond}
+					victim := listen(t, Config{Name: "gw-3"})
+					first := listen(t, Config{Name: "gw-1"})
+					twin := Config{Name: "gw-1", limits: limits}
+					if same {
+						twin.Advertise = first.Addr().String()
+					}
+					second := listen(t, twin)
+					peers := []Peer{{Node: 1, Addr: first.Addr().String()}, {Node: 3, Addr: victim.Addr().String()}}
+					if viewed {
+						setPeers(victim, 3, peers)
+						setPeers(first, 1, peers)
+						waitUp(t, first)
+					}
+					to := To{Name: "gw-3", Addr: victim.Addr().String()}
+					defer first.Keep(to)()
+					eventually(t, "the first is there", func() bool { _, ok := victim.Proved("gw-1"); return ok })
+					was, _, _ := victim.processes["gw-1"].current()
+					defer second.Keep(to)()
+					eventually(t, "the second has tried often", func() bool {
+						p := second.use("gw-3")
+						defer second.leave(p)
+						p.mu.Lock()
+						defer p.mu.Unlock()
+						return p.failing.attempts >= 30
+					})
+					if is, _, _ := victim.processes["gw-1"].current(); is != was {
+						t.Error("there is another connection")
+					}
 				})
-				if is, _, _ := victim.processes["gw-1"].current(); is != was {
-					t.Error("there is another connection")
-				}
 			})
 		}
 	}

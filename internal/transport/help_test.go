@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -39,7 +40,7 @@ func (f deliverFunc) Deliver(from kmutex.Node, pool string, m kmutex.Message) er
 // discard is a handler for tests in which no message matters.
 var discard = deliverFunc(func(kmutex.Node, string, kmutex.Message) error { return nil })
 
-// listen opens a transport on loopback, closed when the test ends. The first of a test is gw-1, the
+// listen opens a transport on loopback, or on what the test has in its place, closed when the test ends. The first of a test is gw-1, the
 // next gw-2.
 func listen(tb testing.TB, c Config) *Transport {
 	tb.Helper()
@@ -50,6 +51,9 @@ func listen(tb testing.TB, c Config) *Transport {
 	}
 	if c.Handler == nil {
 		c.Handler = discard
+	}
+	if n := memnet.Of(tb); n != nil && c.network == nil {
+		c.network = n
 	}
 	c.PingInterval = cmp.Or(c.PingInterval, patience) // a busy machine stands for longer than the usual one
 	t, err := Listen(c)
@@ -238,7 +242,7 @@ func (p *pki) peer(tb testing.TB, change ...func(*x509.Certificate)) *tls.Config
 // plain dials a transport as a stranger would.
 func plain(tb testing.TB, t *Transport) net.Conn {
 	tb.Helper()
-	conn, err := net.Dial("tcp", t.Addr().String())
+	conn, err := memnet.DialerOf(tb).DialContext(tb.Context(), "tcp", t.Addr().String())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -87,6 +89,7 @@ func sendAll(t *testing.T, from *Transport, to kmutex.Node, n int) {
 // only one end notices.
 type cutter struct {
 	listener net.Listener
+	dialer   memnet.Dialer
 	target   string
 	maxBytes int
 	cuts     atomic.Int64
@@ -101,11 +104,7 @@ type cutter struct {
 
 func newCutter(tb testing.TB, target string, maxBytes int) *cutter {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c := &cutter{listener: l, target: target, maxBytes: maxBytes}
+	c := &cutter{listener: memnet.Listen(tb), dialer: memnet.DialerOf(tb), target: target, maxBytes: maxBytes}
 	c.wg.Go(c.run)
 	tb.Cleanup(c.close)
 	return c
@@ -141,7 +140,7 @@ func (c *cutter) run() {
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", c.target)
+		far, err := c.dialer.DialContext(context.Background(), "tcp", c.target)
 		if err != nil {
 			_ = near.Close()
 			continue
@@ -169,12 +168,16 @@ func (c *cutter) forward(from, to net.Conn, mode int, hole *atomic.Bool) {
 		_ = from.Close()
 		_ = to.Close()
 	case 1:
-		_ = from.(*net.TCPConn).SetLinger(0)
-		_ = from.Close()
+		reset(from)
 		_ = to.Close()
 	case 2: // the other end believes that the connection lives
 		_ = from.Close()
 	}
+}
+
+func reset(conn net.Conn) {
+	_ = conn.(interface{ SetLinger(sec int) error }).SetLinger(0)
+	_ = conn.Close()
 }
 
 // pass copies until either end is closed, or until it has lost something long.
@@ -196,62 +199,65 @@ func pass(from, to net.Conn, hole *atomic.Bool) {
 	}
 }
 
+func inRealTime(t *testing.T, test func(*testing.T)) { test(t) }
+
 // TestOrderAcrossCuts: both ends send at once while connections are cut at
 // random bytes; every message arrives once, in order.
 func TestOrderAcrossCuts(t *testing.T) {
 	pki := newPKI(t)
 	for name, tc := range map[string]struct {
 		config   *tls.Config
+		n        int
 		delay    time.Duration
 		maxBytes int
+		in       func(*testing.T, func(*testing.T))
 	}{
-		"plaintext":     {maxBytes: 20_000},
-		"short-lived":   {maxBytes: 10_000}, // many end within the padding
-		"tls":           {config: pki.peer(t), maxBytes: 40_000},
-		"delayed links": {delay: time.Millisecond, maxBytes: 20_000},
+		"plaintext":     {n: 20_000, maxBytes: 20_000, in: inRealTime},
+		"short-lived":   {n: 1000, maxBytes: 10_000, in: memnet.Test}, // many end within the padding
+		"tls":           {n: 20_000, config: pki.peer(t), maxBytes: 40_000, in: inRealTime},
+		"delayed links": {n: 20_000, delay: time.Millisecond, maxBytes: 20_000, in: memnet.Test},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := 20_000
-			if name == "short-lived" {
-				n = 3000
-			}
-			at1, at2 := newInOrder(n), newInOrder(n)
-			config := Config{
-				TLS: tc.config, PingInterval: 60 * time.Millisecond,
-				limits: limits{
-					queueMessages: 500, backoffMin: time.Millisecond, backoffMax: 2 * time.Millisecond, dialTimeout: 100 * time.Millisecond,
-				},
-			}
-			if tc.delay > 0 {
-				config.slow = func(s *session) io.Writer { return delayed(s, tc.delay) }
-			}
-			c1, c2 := config, config
-			seen := newCounter()
-			c1.Handler, c2.Handler, c1.Observer = at1, at2, seen
-			t1, t2 := listen(t, c1), listen(t, c2)
-			cut := newCutter(t, t2.Addr().String(), tc.maxBytes)
-			setPeers(t1, 1, []Peer{{Node: 2, Addr: cut.addr()}})
-			setPeers(t2, 2, []Peer{{Node: 1}})
-			var wg sync.WaitGroup
-			wg.Go(func() { sendAll(t, t1, 2, n) })
-			wg.Go(func() { sendAll(t, t2, 1, n) })
-			wg.Wait()
-			at1.await(t, "at 1")
-			at2.await(t, "at 2")
-			if err := errors.Join(t1.flush(within(t)), t2.flush(within(t))); err != nil {
-				t.Error(err)
-			}
-			at1.check(t, "at 1")
-			at2.check(t, "at 2")
-			if cut.cuts.Load() < 10 {
-				t.Errorf("only %d cuts", cut.cuts.Load())
-			}
-			for _, cause := range []Cause{CauseFrame, CauseProtocol, CauseSequence, CauseOversized} {
-				if k := seen.count(cause); k > 0 {
-					t.Errorf("%d times %s", k, cause)
+			tc.in(t, func(t *testing.T) {
+				n := tc.n
+				at1, at2 := newInOrder(n), newInOrder(n)
+				config := Config{
+					TLS: tc.config, PingInterval: 60 * time.Millisecond,
+					limits: limits{
+						queueMessages: 500, backoffMin: time.Millisecond, backoffMax: 2 * time.Millisecond, dialTimeout: 100 * time.Millisecond,
+					},
 				}
-			}
-			t.Logf("%d cuts, %d reconnects", cut.cuts.Load(), statesOf(t1)[0].Reconnects)
+				if tc.delay > 0 {
+					config.slow = func(s *session) io.Writer { return delayed(s, tc.delay) }
+				}
+				c1, c2 := config, config
+				seen := newCounter()
+				c1.Handler, c2.Handler, c1.Observer = at1, at2, seen
+				t1, t2 := listen(t, c1), listen(t, c2)
+				cut := newCutter(t, t2.Addr().String(), tc.maxBytes)
+				setPeers(t1, 1, []Peer{{Node: 2, Addr: cut.addr()}})
+				setPeers(t2, 2, []Peer{{Node: 1}})
+				var wg sync.WaitGroup
+				wg.Go(func() { sendAll(t, t1, 2, n) })
+				wg.Go(func() { sendAll(t, t2, 1, n) })
+				wg.Wait()
+				at1.await(t, "at 1")
+				at2.await(t, "at 2")
+				if err := errors.Join(t1.flush(within(t)), t2.flush(within(t))); err != nil {
+					t.Error(err)
+				}
+				at1.check(t, "at 1")
+				at2.check(t, "at 2")
+				if cut.cuts.Load() < 10 {
+					t.Errorf("only %d cuts", cut.cuts.Load())
+				}
+				for _, cause := range []Cause{CauseFrame, CauseProtocol, CauseSequence, CauseOversized} {
+					if k := seen.count(cause); k > 0 {
+						t.Errorf("%d times %s", k, cause)
+					}
+				}
+				t.Logf("%d cuts, %d reconnects", cut.cuts.Load(), statesOf(t1)[0].Reconnects)
+			})
 		})
 	}
 }
@@ -582,29 +588,30 @@ func TestHandlerErrors(t *testing.T) {
 // The delay of a slow network shows in the round-trip time, in both directions, and does
 // not slow down a stream of messages.
 func TestDelay(t *testing.T) {
-	const n = 2000
-	at2 := newInOrder(n)
-	slow := func(d time.Duration) limits {
-		return limits{slow: func(s *session) io.Writer { return delayed(s, d) }}
-	}
-	t1 := listen(t, Config{PingInterval: 60 * time.Millisecond, limits: slow(10 * time.Millisecond)})
-	t2 := listen(t, Config{PingInterval: 60 * time.Millisecond, limits: slow(20 * time.Millisecond), Handler: at2})
-	join(t1, t2)
-	eventually(t, "round-trip times", func() bool {
-		return t1.MeanRTT() > 0 && t2.MeanRTT() > 0
-	})
-	for _, tr := range []*Transport{t1, t2} {
-		if rtt := tr.MeanRTT(); rtt < 30*time.Millisecond {
-			t.Errorf("RTT = %v, want at least 30 ms", rtt)
+	memnet.Test(t, func(t *testing.T) {
+		const n, there, back = 2000, 10 * time.Millisecond, 20 * time.Millisecond
+		at2 := newInOrder(n)
+		slow := func(d time.Duration) limits {
+			return limits{slow: func(s *session) io.Writer { return delayed(s, d) }}
 		}
-	}
-	start := time.Now()
-	sendAll(t, t1, 2, n)
-	wait(t, "all messages", at2.done)
-	at2.check(t, "at 2")
-	if took := time.Since(start); took < 10*time.Millisecond || took > 5*time.Second {
-		t.Errorf("%d messages took %v", n, took)
-	}
+		t1, t2 := listen(t, Config{limits: slow(there)}), listen(t, Config{limits: slow(back), Handler: at2})
+		join(t1, t2)
+		eventually(t, "round-trip times", func() bool {
+			return t1.MeanRTT() > 0 && t2.MeanRTT() > 0
+		})
+		for _, tr := range []*Transport{t1, t2} {
+			if rtt := tr.MeanRTT(); rtt != there+back {
+				t.Errorf("RTT = %v, want %v", rtt, there+back)
+			}
+		}
+		start := time.Now()
+		sendAll(t, t1, 2, n)
+		wait(t, "all messages", at2.done)
+		at2.check(t, "at 2")
+		if took := time.Since(start); took != there {
+			t.Errorf("%d messages took %v", n, took)
+		}
+	})
 }
 
 // Close in the middle of traffic, with links that come and go.
@@ -621,7 +628,9 @@ func TestCloseUnderLoad(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						_ = t1.Send(to, "p", numbered(i)) // also to nobody
+						if t1.Send(to, "p", numbered(i)) != nil { // to nobody, or it is full
+							time.Sleep(100 * time.Microsecond)
+						}
 					}
 				}
 			})

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/memnet"
 )
 
 // A link that carries short packets only is down at both ends for as long as that lasts,
 // whoever dials, and though connections come and pings are answered. When long packets
 // pass again all messages arrive.
 func TestLongPacketsLost(t *testing.T) {
-	t.Parallel()
 	for way := range 2 {
 		for _, idle := range []bool{false, true} {
 			t.Run(fmt.Sprintf("way %d, idle %v", way, idle), func(t *testing.T) {
-				t.Parallel()
-				testLongPacketsLost(t, way, idle)
+				memnet.Test(t, func(t *testing.T) { testLongPacketsLost(t, way, idle) })
 			})
 		}
 	}
@@ -24,10 +24,8 @@ func TestLongPacketsLost(t *testing.T) {
 
 func testLongPacketsLost(t *testing.T, way int, idle bool) {
 	at1, at2 := newInOrder(400), newInOrder(400)
-	c := Config{PingInterval: 40 * time.Millisecond, limits: limits{backoffMin: time.Millisecond, backoffMax: 20 * time.Millisecond, dialTimeout: 100 * time.Millisecond}}
-	c1, c2 := c, c
-	c1.Handler, c2.Handler = at1, at2
-	t1, t2 := listen(t, c1), listen(t, c2)
+	const ping = 40 * time.Millisecond
+	t1, t2 := listen(t, Config{PingInterval: ping, Handler: at1}), listen(t, Config{PingInterval: ping, Handler: at2})
 	path := newCutter(t, t2.Addr().String(), 0)
 	setPeers(t1, 1, []Peer{{Node: 2, Addr: path.addr()}})
 	setPeers(t2, 2, []Peer{{Node: 1}})

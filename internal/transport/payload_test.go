@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -250,48 +251,50 @@ func TestPayloadAbandoned(t *testing.T) {
 // Connections are cut at random bytes. A payload arrives whole or not at all,
 // and its sender knows when it has to send it again.
 func TestPayloadsAcrossCuts(t *testing.T) {
-	var in inbox
-	quick := Config{PingInterval: 60 * time.Millisecond, limits: limits{backoffMin: time.Millisecond, backoffMax: 2 * time.Millisecond, dialTimeout: 100 * time.Millisecond}}
-	c2 := quick
-	c2.Receive = in.receive
-	t1, t2 := listen(t, quick), listen(t, c2)
-	cut := newCutter(t, t2.Addr().String(), 400_000)
-	setPeers(t1, 1, []Peer{{Node: 2, Addr: cut.addr()}})
-	setPeers(t2, 2, []Peer{{Node: 1}})
-	const n = 50
-	again := 0
-	for i := range n {
-		payload := randomBytes(100_000, uint64(i))
-		for {
-			err := t1.SendPayload(within(t), 2, "report", payload)
-			if err == nil {
-				break
+	memnet.Test(t, func(t *testing.T) {
+		var in inbox
+		quick := Config{PingInterval: 60 * time.Millisecond, limits: limits{backoffMin: time.Millisecond, backoffMax: 2 * time.Millisecond, dialTimeout: 100 * time.Millisecond}}
+		c2 := quick
+		c2.Receive = in.receive
+		t1, t2 := listen(t, quick), listen(t, c2)
+		cut := newCutter(t, t2.Addr().String(), 400_000)
+		setPeers(t1, 1, []Peer{{Node: 2, Addr: cut.addr()}})
+		setPeers(t2, 2, []Peer{{Node: 1}})
+		const n = 50
+		again := 0
+		for i := range n {
+			payload := randomBytes(100_000, uint64(i))
+			for {
+				err := t1.SendPayload(within(t), 2, "report", payload)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, ErrLinkDown) {
+					t.Fatal(err)
+				}
+				again++
+				time.Sleep(100 * time.Microsecond) // pacing, not synchronisation
 			}
-			if !errors.Is(err, ErrLinkDown) {
-				t.Fatal(err)
+		}
+		if cut.cuts.Load() < 5 || again < 5 {
+			t.Errorf("only %d cuts, and %d payloads sent again", cut.cuts.Load(), again)
+		}
+		got := in.all()
+		last := -1
+		for _, p := range got {
+			switch {
+			case last >= 0 && bytes.Equal(p.payload, randomBytes(100_000, uint64(last))):
+			case bytes.Equal(p.payload, randomBytes(100_000, uint64(last+1))):
+				last++
+			default:
+				t.Fatalf("after payload %d comes neither it nor the next", last)
 			}
-			again++
-			time.Sleep(100 * time.Microsecond) // pacing, not synchronisation
 		}
-	}
-	if cut.cuts.Load() < 5 || again < 5 {
-		t.Errorf("only %d cuts, and %d payloads sent again", cut.cuts.Load(), again)
-	}
-	got := in.all()
-	last := -1
-	for _, p := range got {
-		switch {
-		case last >= 0 && bytes.Equal(p.payload, randomBytes(100_000, uint64(last))):
-		case bytes.Equal(p.payload, randomBytes(100_000, uint64(last+1))):
-			last++
-		default:
-			t.Fatalf("after payload %d comes neither it nor the next", last)
+		if last != n-1 {
+			t.Errorf("the last payload is %d, want %d", last, n-1)
 		}
-	}
-	if last != n-1 {
-		t.Errorf("the last payload is %d, want %d", last, n-1)
-	}
-	t.Logf("%d cuts, %d sent again, %d received", cut.cuts.Load(), again, len(got))
+		t.Logf("%d cuts, %d sent again, %d received", cut.cuts.Load(), again, len(got))
+	})
 }
 
 // A payload whose link is dropped ends at once; the connection goes on, though its answer comes

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -280,34 +280,46 @@ func TestNewConnectionWaits(t *testing.T) {
 	}
 }
 
-// TestSilentPeer: a connection on which nothing comes back is given up.
+// TestSilentPeer: a connection on which nothing comes back is given up, sooner if something is owed.
 func TestSilentPeer(t *testing.T) {
-	victim := listen(t, Config{Name: "gw-3", PingInterval: 40 * time.Millisecond})
-	setPeers(victim, 3, []Peer{{Node: 2}})
-	closed(t, rawLink(t, victim))
-	eventually(t, "the reason is shown", func() bool { return strings.Contains(statesOf(victim)[0].Err, wire.ErrSilent.Error()) })
+	const ping = 6 * time.Second
+	for owed, least := range map[int]time.Duration{0: ping * 3 / 2, 1: ping} {
+		memnet.Test(t, func(t *testing.T) {
+			victim := listen(t, Config{Name: "gw-3", PingInterval: ping})
+			setPeers(victim, 3, []Peer{{Node: 2}})
+			sendAll(t, victim, 2, owed)
+			began := time.Now()
+			closed(t, rawLink(t, victim))
+			if took := time.Since(began); took < least || took > least+ping/6 {
+				t.Errorf("%d messages owed: closed after %v", owed, took)
+			}
+			eventually(t, "the reason is shown", func() bool { return strings.Contains(statesOf(victim)[0].Err, wire.ErrSilent.Error()) })
+		})
+	}
 }
 
 // TestSlowPreamble: those who take too long are closed.
 func TestSlowPreamble(t *testing.T) {
-	healthy(t, Config{limits: limits{handshakeTimeout: 50 * time.Millisecond}}, func(victim *Transport, seen *counter) {
-		silent, trickle := plain(t, victim), plain(t, victim)
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for i := range magic {
-				_, _ = trickle.Write([]byte{magic[i]})
-				select {
-				case <-time.After(10 * time.Millisecond):
-				case <-stop:
+	memnet.Test(t, func(t *testing.T) {
+		const limit = 50 * time.Millisecond
+		healthy(t, Config{limits: limits{handshakeTimeout: limit}}, func(victim *Transport, seen *counter) {
+			began := time.Now()
+			silent, trickle := plain(t, victim), plain(t, victim)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for i := range magic {
+					time.Sleep(limit / 5)
+					_, _ = trickle.Write([]byte{magic[i]})
 				}
+			})
+			closed(t, silent)
+			closed(t, trickle)
+			if took := time.Since(began); took != limit {
+				t.Errorf("closed after %v", took)
 			}
+			wg.Wait()
+			eventually(t, "both are counted", func() bool { return seen.count(CauseSlow) == 2 })
 		})
-		closed(t, silent)
-		closed(t, trickle)
-		close(stop)
-		wg.Wait()
-		eventually(t, "both are counted", func() bool { return seen.count(CauseSlow) == 2 })
 	})
 }
 
@@ -434,43 +446,22 @@ func TestHalfOpenByAddress(t *testing.T) {
 // A far peer whose beginning takes most of a second gets in beside 600 silent connections a second
 // from another address.
 func TestFarPeerBesideAFlood(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs a second loopback address")
-	}
-	victim := listen(t, Config{Name: "gw-3"})
-	stop, done := make(chan struct{}), make(chan int)
-	go func() {
-		var open []net.Conn
-		ticker := time.NewTicker(10 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				for range 6 {
-					if conn, err := net.Dial("tcp", victim.Addr().String()); err == nil {
-						open = append(open, conn)
-					}
-				}
-			case <-stop:
-				for _, conn := range open {
-					_ = conn.Close()
-				}
-				done <- len(open)
-				return
-			}
+	memnet.Test(t, func(t *testing.T) {
+		victim := listen(t, Config{Name: "gw-3"})
+		far, err := memnet.Of(t).DialFrom(t.Context(), net.IPv4(127, 0, 0, 2), victim.Addr().String())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	far, err := dialer.Dial("tcp", victim.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer far.Close()
-	time.Sleep(900 * time.Millisecond) // its round trips
-	if _, err := far.Write(opening(wire.Hello{Name: "gw-1", Boot: "far", Addr: "127.0.0.2:1", To: "gw-3", Number: 1})); err != nil {
-		t.Error(err)
-	}
-	readUntil(t, far, answerOf(statusOK))
-	close(stop)
-	t.Logf("beside %d silent connections", <-done)
+		defer far.Close()
+		for range 90 { // its round trips
+			for range 6 {
+				plain(t, victim)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if _, err := far.Write(opening(wire.Hello{Name: "gw-1", Boot: "far", Addr: "127.0.0.2:1", To: "gw-3", Number: 1})); err != nil {
+			t.Error(err)
+		}
+		readUntil(t, far, answerOf(statusOK))
+	})
 }

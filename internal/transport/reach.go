@@ -16,8 +16,13 @@ func (t *Transport) dial(ctx context.Context, addr string, first time.Duration) 
 	if t.ctx.Err() != nil {
 		return nil, nil, ErrClosed
 	}
-	dialer := net.Dialer{KeepAliveConfig: keepAlive, Timeout: first}
-	opened, err := dialer.DialContext(ctx, "tcp", addr)
+	connecting := ctx
+	if first > 0 {
+		var stop context.CancelFunc
+		connecting, stop = context.WithTimeout(ctx, first)
+		defer stop()
+	}
+	opened, err := t.config.network.DialContext(connecting, "tcp", addr)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/internal/transport/wire"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -122,71 +124,75 @@ func TestCloseWhileReconnecting(t *testing.T) {
 
 // While one payload is being taken, those of connections that have ended are not kept.
 func TestPayloadsOfEndedConnections(t *testing.T) {
-	began, goOn := make(chan struct{}, 1), make(chan struct{})
-	victim := listen(t, Config{Name: "gw-2", Receive: func(kmutex.Node, string, []byte) error {
-		began <- struct{}{}
-		<-goOn
-		return nil
-	}})
-	friend := listen(t, Config{Name: "gw-1"})
-	join(friend, victim)
-	waitUp(t, victim, friend)
-	defer close(goOn)
-	kept := func() (waiting, bytes int) {
-		p := victim.use("gw-1")
-		defer victim.leave(p)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.questions.payloads), p.questions.bytes
-	}
-	p := friend.use("gw-2")
-	defer friend.leave(p)
-	const size = 1 << 20
-	for i := range 4 {
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = friend.SendPayload(within(t), 2, "log", make([]byte, size)) })
-		if i == 0 {
-			<-began
-		} else {
-			eventually(t, "it waits", func() bool { waiting, _ := kept(); return waiting == 1 })
+	memnet.Test(t, func(t *testing.T) {
+		began, goOn := make(chan struct{}, 1), make(chan struct{})
+		victim := listen(t, Config{Name: "gw-2", Receive: func(kmutex.Node, string, []byte) error {
+			began <- struct{}{}
+			<-goOn
+			return nil
+		}})
+		friend := listen(t, Config{Name: "gw-1"})
+		join(friend, victim)
+		waitUp(t, victim, friend)
+		defer close(goOn)
+		kept := func() (waiting, bytes int) {
+			p := victim.use("gw-1")
+			defer victim.leave(p)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.questions.payloads), p.questions.bytes
 		}
-		s, _, _ := p.current()
-		s.fail(errReplaced)
-		wg.Wait()
-		eventually(t, "another connection", func() bool {
-			now, open, _ := p.current()
-			waiting, bytes := kept()
-			return open && now != s && waiting == 0 && bytes == size && statesOf(friend)[0].Up
-		})
-	}
+		p := friend.use("gw-2")
+		defer friend.leave(p)
+		const size = 1 << 20
+		for i := range 4 {
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = friend.SendPayload(within(t), 2, "log", make([]byte, size)) })
+			if i == 0 {
+				<-began
+			} else {
+				eventually(t, "it waits", func() bool { waiting, _ := kept(); return waiting == 1 })
+			}
+			s, _, _ := p.current()
+			s.fail(errReplaced)
+			wg.Wait()
+			eventually(t, "another connection", func() bool {
+				now, open, _ := p.current()
+				waiting, bytes := kept()
+				return open && now != s && waiting == 0 && bytes == size && statesOf(friend)[0].Up
+			})
+		}
+	})
 }
 
 // Calls whose answers take long are bounded over all connections, also for a gateway that is in no view.
 func TestCallsOfEndedConnections(t *testing.T) {
-	goOn := make(chan struct{})
-	var answering atomic.Int64
-	victim := listen(t, Config{Name: "gw-3", Answer: func(context.Context, Caller, string, []byte) ([]byte, error) {
-		answering.Add(1)
-		defer answering.Add(-1)
-		<-goOn
-		return nil, nil
-	}})
-	defer close(goOn)
-	const places = int64(wire.MaxQuestions)
-	for n := range uint64(3) {
-		c := plain(t, victim)
-		_, _ = c.Write(opening(wire.Hello{Name: "x-1", Boot: "b", To: "gw-3", Number: n + 1}))
-		var say []byte
-		for i := range uint64(200) {
-			say = append(say, rawCall(2*i+1, callName+"x")...)
+	memnet.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		var answering atomic.Int64
+		victim := listen(t, Config{Name: "gw-3", Answer: func(context.Context, Caller, string, []byte) ([]byte, error) {
+			answering.Add(1)
+			defer answering.Add(-1)
+			<-goOn
+			return nil, nil
+		}})
+		defer close(goOn)
+		const places = int64(wire.MaxQuestions)
+		for n := range uint64(3) {
+			c := plain(t, victim)
+			_, _ = c.Write(opening(wire.Hello{Name: "x-1", Boot: "b", To: "gw-3", Number: n + 1}))
+			var say []byte
+			for i := range uint64(200) {
+				say = append(say, rawCall(2*i+1, callName+"x")...)
+			}
+			_, _ = c.Write(say)
+			want := min(200*(int64(n)+1), places)
+			eventually(t, "they are asked", func() bool { return answering.Load() == want })
+			_ = c.Close()
 		}
-		_, _ = c.Write(say)
-		want := min(200*(int64(n)+1), places)
-		eventually(t, "they are asked", func() bool { return answering.Load() == want })
-		_ = c.Close()
-	}
-	time.Sleep(20 * time.Millisecond) // more would have come
-	if n := answering.Load(); n != places {
-		t.Errorf("%d calls of one gateway are being answered, not %d", n, places)
-	}
+		synctest.Wait() // more would have come
+		if n := answering.Load(); n != places {
+			t.Errorf("%d calls of one gateway are being answered, not %d", n, places)
+		}
+	})
 }

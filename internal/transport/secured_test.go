@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/internal/peercert"
 )
 
@@ -114,16 +115,22 @@ func TestAuthorityReplaced(t *testing.T) {
 // TestCertificateEndsInUse: a link ends with the certificate that it was made
 // with, though nothing else happens.
 func TestCertificateEndsInUse(t *testing.T) {
-	pki := newPKI(t)
-	soon := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(2 * time.Second) }
-	t1, t2 := listen(t, Config{TLS: pki.peer(t)}), listen(t, Config{TLS: pki.peer(t, soon)})
-	join(t1, t2)
-	waitUp(t, t1, t2)
-	eventually(t, "the link is down", func() bool { return !statesOf(t1)[0].Up })
-	time.Sleep(100 * time.Millisecond) // ten attempts to dial
-	if statesOf(t1)[0].Up {
-		t.Error("the link is up again")
-	}
+	memnet.Test(t, func(t *testing.T) {
+		const life = 2 * time.Second
+		pki, ends := newPKI(t), time.Now().Add(life)
+		t1, t2 := listen(t, Config{TLS: pki.peer(t)}), listen(t, Config{TLS: pki.peer(t, func(c *x509.Certificate) { c.NotAfter = ends })})
+		join(t1, t2)
+		waitUp(t, t1, t2)
+		eventually(t, "the link is down", func() bool { return !statesOf(t1)[0].Up })
+		if late := time.Since(ends); late < 0 || late > reviewInterval {
+			t.Errorf("it goes down %v after its certificate has ended", late)
+		}
+		for range 60 { // attempts to dial
+			if time.Sleep(time.Second); statesOf(t1)[0].Up {
+				t.Fatal("the link is up again")
+			}
+		}
+	})
 }
 
 func TestCheck(t *testing.T) {

@@ -83,8 +83,7 @@ func Listen(c Config) (*Transport, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-	listener, err := lc.Listen(context.Background(), "tcp", c.Listen)
+	listener, err := c.network.Listen(context.Background(), "tcp", c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
