@@ -617,7 +617,8 @@ func TestDelay(t *testing.T) {
 // Close in the middle of traffic, with links that come and go.
 func TestCloseUnderLoad(t *testing.T) {
 	for range 5 {
-		t1, t2, t3 := listen(t, Config{Name: "gw-1"}), listen(t, Config{Name: "gw-2"}), listen(t, Config{Name: "gw-3"})
+		few := limits{queueMessages: 1000}
+		t1, t2, t3 := listen(t, Config{Name: "gw-1", limits: few}), listen(t, Config{Name: "gw-2"}), listen(t, Config{Name: "gw-3"})
 		join(t1, t2, t3)
 		var wg sync.WaitGroup
 		stop := make(chan struct{})

@@ -137,7 +137,7 @@ func TestPayloadOrder(t *testing.T) {
 	t1, t2 := listen(t, Config{}), listen(t, Config{Receive: in.receive})
 	join(t1, t2)
 	waitUp(t, t1, t2)
-	const topics, each = 40, 20
+	const topics, each = 40, 10
 	var wg sync.WaitGroup
 	for i := range topics {
 		wg.Go(func() {
