@@ -17,6 +17,8 @@ import (
 
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/kgate/kgate/internal/memnet"
 )
 
 // serveFrames serves each connection's streams with each.
@@ -93,67 +95,72 @@ func TestUnseen(t *testing.T) {
 // TestGoingAway: a request that was begun on a connection whose server takes no more is
 // sent over another one: it is unseen, in words of net/http's, too.
 func TestGoingAway(t *testing.T) {
-	s := serveFrames(t, func(fr *xhttp2.Framer, _ int64, stream uint32) {
-		_ = fr.WriteGoAway(stream, xhttp2.ErrCodeNo, nil)
-		answerOK(fr, stream)
-	})
-	tr := newHTTP2Transport(Config{})
-	tcp, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw := newConn(tcp, func() uint64 { return 0 }, 0, func(*conn) {})
-	streams, err := newStreams(t.Context(), tr, s.addr, raw, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func() (*http.Response, error) {
-		return (&exchange{streams: streams, stop: func() {}}).do(request(t, "GET", nil), new(httptrace.ClientTrace))
-	}
-	for range 2 {
-		if !streams.begin() {
-			t.Fatal("no room")
+	memnet.Test(t, func(t *testing.T) {
+		s := serveFrames(t, func(fr *xhttp2.Framer, _ int64, stream uint32) {
+			_ = fr.WriteGoAway(stream, xhttp2.ErrCodeNo, nil)
+			answerOK(fr, stream)
+		})
+		tr := newHTTP2Transport(Config{})
+		tcp, err := memnet.DialerOf(t).DialContext(t.Context(), "tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if res, err := ask(); err != nil {
-		t.Error(err)
-	} else {
-		_ = res.Body.Close()
-	}
-	if res, err := ask(); err == nil {
-		t.Error("the connection takes another request")
-		_ = res.Body.Close()
-	} else if !errors.As(err, new(unseenError)) {
-		t.Errorf("%v: is not unseen", err)
-	}
-	if !raw.isClosed() {
-		t.Error("the connection is open")
-	}
+		raw := newConn(tcp, func() uint64 { return 0 }, 0, func(*conn) {})
+		streams, err := newStreams(t.Context(), tr, s.addr, raw, raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func() (*http.Response, error) {
+			return (&exchange{streams: streams, stop: func() {}}).do(request(t, "GET", nil), new(httptrace.ClientTrace))
+		}
+		for range 2 {
+			if !streams.begin() {
+				t.Fatal("no room")
+			}
+		}
+		began := time.Now()
+		first, err := ask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := ask(); err == nil {
+			t.Error("the connection takes another request")
+			_ = res.Body.Close()
+		} else if !errors.As(err, new(unseenError)) {
+			t.Errorf("%v: is not unseen", err)
+		}
+		_ = first.Body.Close()
+		if took := time.Since(began); !raw.isClosed() || took != 0 {
+			t.Errorf("the connection is closed: %v, after %v", raw.isClosed(), took)
+		}
+	})
 }
 
 // TestFewStreams: where a server takes one request at a time over a connection, the next one
 // does not wait for it.
 func TestFewStreams(t *testing.T) {
-	s := serveFrames(t, func(fr *xhttp2.Framer, conn int64, stream uint32) {
-		if conn > 1 {
-			answerOK(fr, stream)
-		}
-	}, xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 1})
-	c := newClient(t, s.addr, func(c *Config) { c.Scheme = "h2c" })
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			if _, err := get(t, c, request(t, "GET", nil).WithContext(ctx)); err == nil {
-				cancel() // the other one waits
+	memnet.Test(t, func(t *testing.T) {
+		s := serveFrames(t, func(fr *xhttp2.Framer, conn int64, stream uint32) {
+			if conn > 1 {
+				answerOK(fr, stream)
 			}
-		})
-	}
-	time.AfterFunc(patience, cancel)
-	wg.Wait()
-	if s.conns.Load() != 2 {
-		t.Errorf("%d connections", s.conns.Load())
-	}
+		}, xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 1})
+		c := newClient(t, s.addr, func(c *Config) { c.Scheme = "h2c" })
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if _, err := get(t, c, request(t, "GET", nil).WithContext(ctx)); err == nil {
+					cancel() // the other one waits
+				}
+			})
+		}
+		time.AfterFunc(patience, cancel)
+		wg.Wait()
+		if s.conns.Load() != 2 {
+			t.Errorf("%d connections", s.conns.Load())
+		}
+	})
 }
 
 // TestNotResent: what the server may have acted on is not, nor is a request whose

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/proxy/http1"
 )
 
@@ -61,10 +62,7 @@ type server struct {
 
 func serve(t testing.TB, each func(c net.Conn, br *bufio.Reader)) *server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := memnet.Listen(t)
 	s := &server{addr: l.Addr().String()}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -107,6 +105,9 @@ const short = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 func newClient(t testing.TB, addr string, change ...func(*Config)) *Client {
 	t.Helper()
 	cfg := Config{Scheme: "http", Address: addr, DialTimeout: patience, ResponseHeaderTimeout: patience}
+	if n := memnet.Of(t); n != nil {
+		cfg.Dial = func(ctx context.Context) (net.Conn, error) { return n.DialContext(ctx, "tcp", addr) }
+	}
 	for _, f := range change {
 		f(&cfg)
 	}

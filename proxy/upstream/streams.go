@@ -212,7 +212,9 @@ func (s *streams) tryEnd() bool {
 		return false
 	}
 	s.exchanges--
-	leaves := s.leaving
+	// Where the server takes no more, net/http closes the connection with its last stream, but not
+	// if the last request got none.
+	leaves := s.leaving || s.exchanges == 0 && s.Available() == 0
 	s.mu.Unlock()
 	if leaves {
 		s.closeIfIdle()
