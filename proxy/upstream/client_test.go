@@ -14,49 +14,58 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/memnet"
 )
 
 // TestTimes: each bound ends what it is for, and is no longer in force after.
 func TestTimes(t *testing.T) {
-	s := serve(t, func(c net.Conn, br *bufio.Reader) {
-		for {
-			req, err := http.ReadRequest(br)
-			if err != nil {
-				return
+	memnet.Test(t, func(t *testing.T) {
+		const silence, idle = time.Second, 2 * time.Second
+		s := serve(t, func(c net.Conn, br *bufio.Reader) {
+			for {
+				req, err := http.ReadRequest(br)
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				if req.Header.Get("Silent") != "" {
+					_, _ = br.ReadByte()
+					return
+				}
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+				time.Sleep(silence * 3 / 2)
+				_, _ = io.WriteString(c, "k")
 			}
-			_, _ = io.Copy(io.Discard, req.Body)
-			if req.Header.Get("Silent") != "" {
-				_, _ = br.ReadByte()
-				return
+		})
+		c := newClient(t, s.addr, func(c *Config) {
+			c.ResponseHeaderTimeout = silence
+			c.IdleTimeout = idle
+		})
+		for _, body := range []string{"", "hello"} {
+			var r io.Reader
+			if body != "" {
+				r = strings.NewReader(body)
 			}
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-			time.Sleep(150 * time.Millisecond)
-			_, _ = io.WriteString(c, "k")
+			began := time.Now()
+			_, err := get(t, c, request(t, "POST", r, "Silent", "yes"))
+			var timeout net.Error
+			if took := time.Since(began); !errors.As(err, &timeout) || !timeout.Timeout() || took != silence {
+				t.Errorf("a silent server: %v after %v", err, took)
+			}
+			if b, err := get(t, c, request(t, "GET", nil)); b != "ok" || err != nil {
+				t.Errorf("a slow body: %q, %v", b, err)
+			}
+		}
+		time.Sleep(idle - 1)
+		if n := c.Open(); n != 1 {
+			t.Errorf("%d connections are kept", n)
+		}
+		time.Sleep(idle)
+		if n := c.Open(); n != 0 {
+			t.Errorf("%d connections are kept too long", n)
 		}
 	})
-	c := newClient(t, s.addr, func(c *Config) {
-		c.ResponseHeaderTimeout = 100 * time.Millisecond
-		c.IdleTimeout = 50 * time.Millisecond
-	})
-	for _, body := range []string{"", "hello"} {
-		var r io.Reader
-		if body != "" {
-			r = strings.NewReader(body)
-		}
-		_, err := get(t, c, request(t, "POST", r, "Silent", "yes"))
-		var timeout net.Error
-		if !errors.As(err, &timeout) || !timeout.Timeout() {
-			t.Errorf("a silent server: %v", err)
-		}
-		if b, err := get(t, c, request(t, "GET", nil)); b != "ok" || err != nil {
-			t.Errorf("a slow body: %q, %v", b, err)
-		}
-	}
-	for end := time.Now().Add(patience); c.Open() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-	}
-	if n := c.Open(); n != 0 {
-		t.Errorf("%d connections are kept too long", n)
-	}
 }
 
 // TestCancel: the end of the context ends a request at once, in each of its states.

@@ -15,8 +15,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/memnet"
 	"github.com/kgate/kgate/proxy/http1/adapt"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
@@ -155,22 +157,31 @@ func TestBrokenOffUpload(t *testing.T) {
 // TestGoodbyeUnread: a server that reads nothing any more keeps nobody waiting when its
 // connection is closed.
 func TestGoodbyeUnread(t *testing.T) {
-	client, server := net.Pipe() // takes nothing that is not read
-	defer server.Close()
 	secure := httptest.NewTLSServer(nil) // for its certificate
 	defer secure.Close()
-	go func() { _ = tls.Server(server, secure.TLS).Handshake() }()
-	c := newClient(t, "h:443")
-	raw := newConn(client, c.cfg.Standing, c.endLapsed(), c.forget)
-	stream := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
-	if err := stream.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	newHTTP1(&c.cfg, raw, stream, c.keep).hangUp()
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it took %v", took)
-	}
+	memnet.Test(t, func(t *testing.T) {
+		s := serve(t, func(c net.Conn, _ *bufio.Reader) {
+			_ = tls.Server(c, secure.TLS).Handshake()
+			_ = c.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(0)
+			time.Sleep(patience)
+		})
+		c := newClient(t, s.addr, insecure)
+		tcp, err := c.cfg.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := newConn(tcp, c.cfg.Standing, c.endLapsed(), c.forget)
+		stream := tls.Client(raw, c.cfg.TLS)
+		if err := stream.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		newHTTP1(&c.cfg, raw, stream, c.keep).hangUp()
+		if took := time.Since(began); took != goodbyeTimeout {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 // TestStale: a kept connection that the server has closed, or on which it has said
@@ -332,25 +343,29 @@ func TestExpect(t *testing.T) {
 		say  string // before the body
 		want string
 		body bool
+		wait time.Duration
 	}{
-		"asked":     {"HTTP/1.1 100 Continue\r\n\r\n", "ok", true},
-		"not asked": {"", "ok", true},
-		"refused":   {"HTTP/1.1 417 No\r\nContent-Length: 2\r\n\r\nno", "no", false},
+		"asked":     {"HTTP/1.1 100 Continue\r\n\r\n", "ok", true, 0},
+		"not asked": {"", "ok", true, continueTimeout},
+		"refused":   {"HTTP/1.1 417 No\r\nContent-Length: 2\r\n\r\nno", "no", false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, func(c net.Conn, br *bufio.Reader) {
-				req, _ := http.ReadRequest(br)
-				_, _ = io.WriteString(c, tt.say)
-				b, err := io.ReadAll(req.Body)
-				if (string(b) == "hello") != tt.body {
-					t.Errorf("got %q, %v", b, err)
+			memnet.Test(t, func(t *testing.T) {
+				s := serve(t, func(c net.Conn, br *bufio.Reader) {
+					req, _ := http.ReadRequest(br)
+					_, _ = io.WriteString(c, tt.say)
+					b, err := io.ReadAll(req.Body)
+					if (string(b) == "hello") != tt.body {
+						t.Errorf("got %q, %v", b, err)
+					}
+					_, _ = io.WriteString(c, short)
+				})
+				c, began := newClient(t, s.addr), time.Now()
+				got, err := get(t, c, request(t, "POST", strings.NewReader("hello"), "Expect", "100-continue"))
+				if took := time.Since(began); err != nil || got != tt.want || took != tt.wait {
+					t.Errorf("got %q, %v after %v", got, err, took)
 				}
-				_, _ = io.WriteString(c, short)
 			})
-			c := newClient(t, s.addr)
-			if got, err := get(t, c, request(t, "POST", strings.NewReader("hello"), "Expect", "100-continue")); err != nil || got != tt.want {
-				t.Errorf("got %q, %v", got, err)
-			}
 		})
 	}
 }
@@ -408,37 +423,39 @@ func TestHeaderTooLarge(t *testing.T) {
 // TestSwitchBeforeBody: a connection goes on in another protocol when the request is whole, and
 // not before; never if the request is given up.
 func TestSwitchBeforeBody(t *testing.T) {
-	s := serve(t, func(c net.Conn, br *bufio.Reader) {
-		if _, err := http.ReadRequest(br); err == nil {
-			_, _ = io.WriteString(c, "HTTP/1.1 101 S\r\n\r\n")
-			_, _ = io.Copy(io.Discard, br)
+	memnet.Test(t, func(t *testing.T) {
+		s := serve(t, func(c net.Conn, br *bufio.Reader) {
+			if _, err := http.ReadRequest(br); err == nil {
+				_, _ = io.WriteString(c, "HTTP/1.1 101 S\r\n\r\n")
+				_, _ = io.Copy(io.Discard, br)
+			}
+		})
+		c := newClient(t, s.addr)
+		const late = 50 * time.Millisecond
+		for _, whole := range []bool{true, false} {
+			body, sender := io.Pipe()
+			req := request(t, "POST", body)
+			ctx, cancel := context.WithCancel(req.Context())
+			defer cancel()
+			req.ContentLength = 2
+			began := time.Now()
+			time.AfterFunc(late, func() {
+				if !whole {
+					cancel()
+					return
+				}
+				_, _ = sender.Write([]byte("{}"))
+				_ = sender.Close()
+			})
+			res, err := c.RoundTrip(req.WithContext(ctx), &plain{stop: func() { _ = body.Close() }})
+			if took := time.Since(began); whole != (err == nil) || took != late {
+				t.Errorf("body sent %v: %v after %v", whole, err, took)
+			}
+			if err == nil {
+				_ = res.Body.Close()
+			}
 		}
 	})
-	c := newClient(t, s.addr)
-	const late = 50 * time.Millisecond
-	for _, whole := range []bool{true, false} {
-		body, sender := io.Pipe()
-		req := request(t, "POST", body)
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		req.ContentLength = 2
-		began := time.Now()
-		time.AfterFunc(late, func() {
-			if !whole {
-				cancel()
-				return
-			}
-			_, _ = sender.Write([]byte("{}"))
-			_ = sender.Close()
-		})
-		res, err := c.RoundTrip(req.WithContext(ctx), &plain{stop: func() { _ = body.Close() }})
-		if took := time.Since(began); whole != (err == nil) || took < late {
-			t.Errorf("body sent %v: %v after %v", whole, err, took)
-		}
-		if err == nil {
-			_ = res.Body.Close()
-		}
-	}
 }
 
 // TestSwitchThenGone: a server that agrees before the request is whole, and then ends or resets

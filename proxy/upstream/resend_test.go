@@ -15,6 +15,8 @@ import (
 
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/kgate/kgate/internal/memnet"
 )
 
 // slowServer keeps every request but those to /first. It counts them.
@@ -34,8 +36,7 @@ func keptSlow(t *testing.T, scheme string, limit time.Duration) (*slowServer, *C
 		s.came <- struct{}{}
 		<-over
 	})
-	server := httptest.NewUnstartedServer(h)
-	server.Config.Protocols = new(http.Protocols)
+	server := &httptest.Server{Listener: memnet.Listen(t), Config: &http.Server{Handler: h, Protocols: new(http.Protocols)}}
 	server.Config.Protocols.SetHTTP1(true)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
 	if scheme == "https" {
@@ -67,22 +68,24 @@ func TestSlowIsNotSentTwice(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2c"} {
 		for _, by := range []string{"response_header_timeout", "context"} {
 			t.Run(scheme+", "+by, func(t *testing.T) {
-				longest := patience
-				if by == "response_header_timeout" {
-					longest = limit
-				}
-				s, c := keptSlow(t, scheme, longest)
-				slow, caller := request(t, "GET", nil), new(plain)
-				if by == "context" {
-					ctx, cancel := context.WithTimeout(slow.Context(), limit)
-					defer cancel()
-					slow = slow.WithContext(ctx)
-				}
-				_, err := getFor(t, c, slow, caller)
-				var timeout net.Error
-				if !errors.As(err, &timeout) || !timeout.Timeout() || s.seen.Load() != 1 || caller.conns != 1 {
-					t.Errorf("the server saw it %d times, over %d connections: %v", s.seen.Load(), caller.conns, err)
-				}
+				memnet.Test(t, func(t *testing.T) {
+					longest := patience
+					if by == "response_header_timeout" {
+						longest = limit
+					}
+					s, c := keptSlow(t, scheme, longest)
+					slow, caller := request(t, "GET", nil), new(plain)
+					if by == "context" {
+						ctx, cancel := context.WithTimeout(slow.Context(), limit)
+						defer cancel()
+						slow = slow.WithContext(ctx)
+					}
+					_, err := getFor(t, c, slow, caller)
+					var timeout net.Error
+					if !errors.As(err, &timeout) || !timeout.Timeout() || s.seen.Load() != 1 || caller.conns != 1 {
+						t.Errorf("the server saw it %d times, over %d connections: %v", s.seen.Load(), caller.conns, err)
+					}
+				})
 			})
 		}
 	}

@@ -4,6 +4,7 @@ package upstream
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -27,17 +28,20 @@ func TestBadAnswerToUpload(t *testing.T) {
 		"upgrade":   "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			said, heard := make(chan net.Conn, 1), make(chan struct{})
 			s := serve(t, func(c net.Conn, br *bufio.Reader) {
 				_, _ = http.ReadRequest(br)
 				time.Sleep(10 * time.Millisecond) // more than the system takes is on its way
 				_, _ = io.WriteString(c, say)
 				said <- c
+				time.AfterFunc(200*time.Millisecond, cancel) // an upgrade waits for the rest of the request
 				<-heard
 			})
 			defer close(heard)
 			c := newClient(t, s.addr)
-			res, err := c.RoundTrip(request(t, "POST", strings.NewReader(strings.Repeat("x", 32<<20))), &plain{})
+			res, err := c.RoundTrip(request(t, "POST", strings.NewReader(strings.Repeat("x", 32<<20))).WithContext(ctx), &plain{})
 			if err == nil {
 				_ = res.Body.Close()
 			}
