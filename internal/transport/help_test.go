@@ -297,12 +297,6 @@ func downOf(t *Transport) map[kmutex.Node]time.Time {
 	return down
 }
 
-// sessionTo returns the connection to a peer.
-func (t *Transport) sessionTo(node kmutex.Node) *session {
-	s, _, _ := t.peers.Load().links[node].p.current()
-	return s
-}
-
 // flush waits until every message that has been queued so far is acknowledged, or its peer is dropped.
 func (t *Transport) flush(ctx context.Context) error {
 	for _, l := range t.peers.Load().links {

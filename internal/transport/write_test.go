@@ -3,7 +3,6 @@ package transport
 import (
 	"crypto/tls"
 	"errors"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +24,7 @@ func TestSenderDoesNotWait(t *testing.T) {
 				}
 				return pki.peer(t)
 			}
-			const n, room = 4, 256 << 10
+			const n = 20
 			stopped, at2 := make(chan struct{}), newInOrder(n)
 			resume := sync.OnceFunc(func() { close(stopped) })
 			defer resume()
@@ -37,18 +36,12 @@ func TestSenderDoesNotWait(t *testing.T) {
 			})})
 			join(t1, t2)
 			waitUp(t, t1, t2)
-			for _, s := range []*session{t1.sessionTo(2), t2.sessionTo(1)} {
-				socket := s.raw.Conn.(*net.TCPConn)
-				if err := errors.Join(socket.SetReadBuffer(room), socket.SetWriteBuffer(room)); err != nil {
-					t.Fatal(err)
-				}
-			}
 			sent := make(chan struct{})
 			var failed error
 			go func() {
 				defer close(sent)
-				for i := 1; i <= n; i++ { // more in all than the kernel has room for
-					m := kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Number: uint64(i), Tails: make([]kmutex.Seat, maxTokens)}
+				for i := 1; i <= n; i++ { // more in all than fits the window
+					m := kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Number: uint64(i), Tails: make([]kmutex.Seat, maxTokens/8)}
 					for j := range m.Tails {
 						m.Tails[j] = kmutex.Seat{Node: kmutex.Node(j + 1), Serial: 1 << 40}
 					}
@@ -73,11 +66,11 @@ func TestSendNowWrites(t *testing.T) {
 	join(t1, t2)
 	waitUp(t, t1, t2)
 	eventually(t, "answers to the first pings", func() bool { return t1.MeanRTT() > 0 && t2.MeanRTT() > 0 })
-	s := t1.sessionTo(2)
+	l := t1.peers.Load().links[2]
 	atRest := func() bool {
-		s.p.mu.Lock()
-		defer s.p.mu.Unlock()
-		return s.idle && !s.wire.Due()
+		l.p.mu.Lock()
+		defer l.p.mu.Unlock()
+		return l.p.session.idle && !l.p.session.wire.Due()
 	}
 	eventually(t, "rest", atRest)
 	for i := 1; i <= 100; i++ {

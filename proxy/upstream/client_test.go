@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kgate/kgate/internal/memnet"
@@ -58,12 +59,19 @@ func TestTimes(t *testing.T) {
 			}
 		}
 		time.Sleep(idle - 1)
-		if n := c.Open(); n != 1 {
-			t.Errorf("%d connections are kept", n)
+		conns := s.conns.Load()
+		if _, err := get(t, c, request(t, "GET", nil)); err != nil || s.conns.Load() != conns {
+			t.Errorf("a connection is not kept: %v", err)
 		}
-		time.Sleep(idle)
-		if n := c.Open(); n != 0 {
-			t.Errorf("%d connections are kept too long", n)
+		for _, step := range []struct {
+			wait time.Duration
+			open int
+		}{{idle - 1, 1}, {1, 0}} {
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if n := c.Open(); n != step.open {
+				t.Errorf("%d connections are open, want %d", n, step.open)
+			}
 		}
 	})
 }
