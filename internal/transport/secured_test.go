@@ -116,7 +116,7 @@ func TestAuthorityReplaced(t *testing.T) {
 // with, though nothing else happens.
 func TestCertificateEndsInUse(t *testing.T) {
 	memnet.Test(t, func(t *testing.T) {
-		const life = 2 * time.Second
+		const life = 2*reviewInterval + time.Second // it has been reviewed before
 		pki, ends := newPKI(t), time.Now().Add(life)
 		t1, t2 := listen(t, Config{TLS: pki.peer(t)}), listen(t, Config{TLS: pki.peer(t, func(c *x509.Certificate) { c.NotAfter = ends })})
 		join(t1, t2)
