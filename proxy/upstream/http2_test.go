@@ -136,6 +136,26 @@ func TestGoingAway(t *testing.T) {
 	})
 }
 
+// TestStreamStaysOpen: the connection of a server that does not show that it has taken in a reset is
+// closed after a while, and the request is over no sooner.
+func TestStreamStaysOpen(t *testing.T) {
+	memnet.Test(t, func(t *testing.T) {
+		s := serve(t, func(c net.Conn, br *bufio.Reader) {
+			_ = xhttp2.NewFramer(c, br).WriteSettings()
+			_, _ = io.Copy(io.Discard, br)
+		})
+		c := newClient(t, s.addr, func(c *Config) { c.Scheme = "h2c" })
+		const limit = time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		began := time.Now()
+		_, err := get(t, c, request(t, "GET", nil).WithContext(ctx))
+		if late := time.Since(began) - limit - closeTimeout; !errors.Is(err, context.DeadlineExceeded) || late < 0 || late > 2*lookInterval || c.Open() != 0 {
+			t.Errorf("%v, %v late, %d connections are open", err, late, c.Open())
+		}
+	})
+}
+
 // TestFewStreams: where a server takes one request at a time over a connection, the next one
 // does not wait for it.
 func TestFewStreams(t *testing.T) {
