@@ -68,7 +68,7 @@ rule_files: %[3]s
 scrape_configs:
   - job_name: kgate
     file_sd_configs: [{files: [targets.json]}]
-`, interval, max(interval, 500*time.Millisecond), names))
+`, interval, max(interval, time.Second), names))
 	args := []string{
 		"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(p.dir, "data"),
 		"--web.listen-address=" + p.addr, "--log.level=warn", "--enable-feature=exemplar-storage",
