@@ -93,8 +93,7 @@ newcomer: ## docs/install.md on clean Debian machines with systemd, as root, som
 bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admission costs
 	$(GO) test -run '^$$' -bench . -timeout 20m ./test/bench
 
-lint: $(LINT) bin/gofumpt ## staticcheck and more, as tools/lint and staticcheck.conf say; formatting
-	$(GO) vet ./... ./test/... ./examples/kgrpc
+lint: $(LINT) bin/gofumpt ## staticcheck, vet and more, as tools/lint and staticcheck.conf say; formatting
 	$(LINT) -unchecked tools/lint/unchecked.txt ./... ./test/... ./examples/kgrpc
 	test -z "$$(bin/gofumpt -l . | tee /dev/stderr)"
 
