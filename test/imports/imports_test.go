@@ -91,7 +91,7 @@ var allowed = map[string][]string{
 	"lab/protocol":                 {"lab/sim"},
 	"lab/protocol/bv95":            {"lab/protocol", "lab/protocol/naimi"},
 	"lab/protocol/central":         {"lab/protocol", "lab/sim"},
-	"lab/protocol/fairk":           {"chordring", "coordinator", "internal/pool", "kmutex", "lab/protocol", "lab/sim"},
+	"lab/protocol/fairk":           {"chordring", "coordinator", "internal/pool", "kmutex", "replication", "lab/protocol", "lab/sim"},
 	"lab/protocol/ideal":           {"lab/protocol", "lab/sim"},
 	"lab/protocol/quorum":          {"chordring", "lab/protocol", "lab/sim"},
 	"lab/protocol/static":          {"lab/protocol", "lab/sim"},
