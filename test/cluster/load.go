@@ -126,7 +126,7 @@ func (l *Load) loop(ctx context.Context, g *Gateway) {
 		l.answers = append(l.answers, a)
 		l.mu.Unlock()
 		if err != nil {
-			pause(ctx, 20*time.Millisecond)
+			pause(ctx, 100*time.Millisecond)
 		} else if l.opt.Pause > 0 {
 			pause(ctx, l.opt.Pause)
 		}
