@@ -84,6 +84,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "safety|parts", By: "^TestRandomSchedules$",
 		},
 		{
+			Name: "a gateway that has just joined says that there is no token", File: "plan.go",
+			Old:    "if current && r.Installed == 0 {",
+			New:    "if r.Installed == 0 {",
+			Caught: "withheld", By: "^TestPlanTokens$",
+		},
+		{
 			Name: "tokens are minted when nobody knows how many there were", File: "plan.go",
 			Old:    "p.withheld, p.idle = p.known(p.K), nil",
 			New:    "p.idle = nil",

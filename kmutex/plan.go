@@ -178,6 +178,9 @@ func (p *plan) survey() {
 		if current {
 			p.idle.AddAll(r.Free)
 		}
+		if current && r.Installed == 0 { // no epoch has begun anywhere, so there is no token
+			p.tokens = TokenSet{}
+		}
 		if r.Tokens == nil {
 			continue
 		}

@@ -91,6 +91,19 @@ func TestPlanTokens(t *testing.T) {
 			},
 			"free {0,1} withheld {} running [] [] tokens {0,1}",
 		},
+		"no epoch has begun ever: their homes say so": {
+			kmutex.EpochChange{K: 2, Owed: true},
+			[]kmutex.Report{
+				{Node: 1, Unplanned: []uint64{1, 2, 3, 4, 5, 6, 7}, MaxK: 5},
+				{Node: 2, Unplanned: []uint64{8}},
+			},
+			"free {0,1} withheld {} running [] [] tokens {0,1}",
+		},
+		"an epoch may have begun, and nobody knows its tokens": {
+			kmutex.EpochChange{K: 2, Owed: true},
+			[]kmutex.Report{{Node: 1, Unplanned: []uint64{1, 2, 3, 4, 5, 6, 8}, MaxK: 5}},
+			"free {} withheld {0,1} running [] tokens {}",
+		},
 		"k was larger in an epoch that may have begun": {
 			kmutex.EpochChange{K: 6, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 7, Tokens: tokens(0, 1), Running: runs(0), MaxK: 4}},

@@ -280,6 +280,68 @@ func churn(t *testing.T, seed uint64, binding admission.Binding) {
 	f.check()
 }
 
+// TestManyJoin: gateways that join begin, whoever has heard of them first, and however long one takes
+// to follow a view.
+func TestManyJoin(t *testing.T) {
+	seeds := 30
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
+		bindings(t, func(t *testing.T, binding admission.Binding) { manyJoin(t, uint64(seed), binding) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func manyJoin(t *testing.T, seed uint64, binding admission.Binding) {
+	const k = 3
+	r := rand.New(rand.NewPCG(seed, 2))
+	f := newFleet(t, 2+r.IntN(3), k, binding, time.Millisecond, PoolConfig{})
+	var in gauge
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for _, n := range f.all() {
+		work(t, &wg, n, &in, 1+r.IntN(8), stop, time.Duration(1+r.IntN(40))*time.Millisecond)
+	}
+	pause := []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[r.IntN(4)]
+	for range 12 {
+		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+		if members := f.members(); r.IntN(3) > 0 {
+			work(t, &wg, f.join(), &in, 3, stop, 10*time.Millisecond)
+		} else {
+			home := members[r.IntN(len(members))]
+			f.nextEpoch(func(_ *membership.View, p *membership.Pool) { p.Home = home })
+		}
+		all := f.all()
+		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, n := range all {
+			n.pause.Store(int64(r.Float64() * float64(pause)))
+			if r.IntN(3) > 0 {
+				n.see()
+			}
+		}
+	}
+	f.show()
+	time.Sleep(3 * time.Second)
+	for _, n := range f.all() {
+		if !n.Status(testPool).Begun {
+			t.Errorf("gateway %d has not begun", n.self)
+		}
+	}
+	if got := in.max.Load(); got > k {
+		t.Errorf("most in the critical section: %d, k=%d", got, k)
+	}
+	if t.Failed() { // so that who waits does not for ever
+		f.nextEpoch(func(*membership.View, *membership.Pool) {})
+		f.show()
+	}
+	close(stop)
+	wg.Wait()
+	f.check()
+}
+
 // members returns the incarnations in the newest view.
 func (f *fleet) members() []kmutex.Node {
 	f.mu.Lock()

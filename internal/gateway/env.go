@@ -31,7 +31,7 @@ type env struct {
 	losses   oncelog.Limit
 	disk     ticketDisk
 	size     atomic.Int64 // gateways in the view
-	begun    lockedSignal // an epoch has begun, or a pool is new
+	begun    lockedSignal // an epoch has begun
 
 	links Links
 	views Views

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +46,7 @@ type node struct {
 	done  chan struct{}
 	once  sync.Once
 	wg    sync.WaitGroup
+	pause atomic.Int64 // how long SetPeers takes, in nanoseconds
 
 	// Under the fleet's lock.
 	name    string           // of all incarnations
@@ -416,8 +418,11 @@ func (n *node) UseTickets(ctx context.Context, _ string, ttl time.Duration) erro
 	return nil
 }
 
-// SetPeers implements Links.
-func (*node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent { return nil }
+// SetPeers implements Links. Meanwhile letters of new peers come for pools that have not followed yet.
+func (n *node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent {
+	time.Sleep(time.Duration(n.pause.Load()))
+	return nil
+}
 
 // MeanRTT implements Links.
 func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }

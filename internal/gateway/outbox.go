@@ -84,7 +84,8 @@ func (o *outbox) post(l pool.Letter, failed func(pool.Letter)) {
 		if err == nil || o.ctx.Err() != nil {
 			return
 		}
-		if epoch.Err() == nil && !errors.Is(err, transport.ErrNotTaken) && o.losses.First("letter/"+o.name) {
+		told := errors.Is(err, transport.ErrNotTaken) || errors.Is(err, transport.ErrLinkDown) // by its receiver, by the link
+		if epoch.Err() == nil && !told && o.losses.First("letter/"+o.name) {
 			o.log.Info("a payload did not reach a peer: sending it again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
 		}
 		failed(l)

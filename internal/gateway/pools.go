@@ -74,9 +74,11 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 		p.bar(g.barredOf(spec.Name))
 	}
 	p.mu.Lock()
-	g.mu.Lock()
-	g.drivers[spec.Name] = p // before it reports: then the others' messages may come
-	g.mu.Unlock()
+	if !known {
+		g.mu.Lock()
+		g.drivers[spec.Name] = p // before it reports: then the others' messages may come
+		g.mu.Unlock()
+	}
 	p.follow(self, view, spec)
 	p.mu.Unlock()
 	if !known {
@@ -85,7 +87,6 @@ func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.
 		if g.disk.loaded.Load() {
 			p.loaded() // the disk may have been read meanwhile
 		}
-		g.begun.give()
 	}
 }
 
@@ -120,7 +121,8 @@ func (g *pools) limitsOf(name string) PoolConfig {
 
 // missing says why there is no pool of a name here.
 func (g *pools) missing(name string) error {
-	if _, agreed := g.views.View().Pool(name); agreed || !g.entitled(g.views.Standing().Node) {
+	entitled := g.entitled(g.views.Standing().Node) // before the view: it may be the first one
+	if _, agreed := g.views.View().Pool(name); agreed || !entitled {
 		return admission.Isolated
 	}
 	g.mu.RLock()

@@ -40,11 +40,13 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 // sendReport completes the report and sends it to home.
 func (p *Pool) sendReport(now time.Duration) {
 	r := p.report
-	r.Waiting = p.restamp(r.Waiting)
-	r.Unplanned = slices.Clone(p.unplanned)
-	r.Free.AddAll(p.reclaimed)
-	r.Left = p.left()
-	r.Bounds = p.cfg.Memory.unknown.Message(now)
+	if !p.view.joins(p.cfg.Self) {
+		r.Waiting = p.restamp(r.Waiting)
+		r.Unplanned = slices.Clone(p.unplanned)
+		r.Free.AddAll(p.reclaimed)
+		r.Left = p.left()
+		r.Bounds = p.cfg.Memory.unknown.Message(now)
+	}
 	p.state = Reporting
 	p.post(Letter{To: p.view.Home, Report: r})
 }

@@ -65,8 +65,8 @@ func (p *Pool) Bar(now time.Duration, barred kmutex.TokenSet) *Effects {
 	return &p.fx
 }
 
-// Take takes in a letter. It fails if no correct gateway sends this letter, or if this
-// gateway has no part in the pool; then nothing has changed.
+// Take takes in a letter. It fails if no correct gateway sends this letter, if this
+// gateway has no part in the pool, or with [ErrNotYet]; then nothing has changed.
 func (p *Pool) Take(now time.Duration, from kmutex.Node, l *Letter) (*Effects, error) {
 	p.fx.reset()
 	if p.state == Void {

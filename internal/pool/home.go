@@ -37,10 +37,10 @@ func (p *Pool) Missing() (nodes []kmutex.Node, since time.Duration) {
 // A report that comes again is answered again.
 func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.EpochReport) error {
 	switch {
-	case r.Epoch > p.view.Epoch: // the view of that epoch is on its way
-		return ErrNotYet
 	case r.Epoch < p.view.Epoch:
 		return nil // superseded: the sender gets the newer view, too
+	case r.Epoch > p.view.Epoch, !slices.Contains(p.view.Members, from): // the view that has them is on its way
+		return ErrNotYet
 	case p.home == nil || r.Node != from:
 		return fmt.Errorf("%w: a report of node %d for epoch %d from node %d, and home is %d", errLetter, r.Node, r.Epoch, from, p.view.Home)
 	case p.home.failed:
@@ -90,7 +90,7 @@ func (p *Pool) awaitUnknown(now time.Duration, unknown replication.Unknown) {
 }
 
 // askJoined asks for another epoch if a gateway that has joined may know tickets that nobody
-// knew when this one was planned: it reports only when an epoch ends. In the next one it does.
+// knew when this one was planned: it says so only in an epoch that it founds.
 func (p *Pool) askJoined(now time.Duration) {
 	if p.expiry > 0 && slices.Max(p.view.Members) > p.view.Began {
 		p.mend(now)

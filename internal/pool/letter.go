@@ -72,7 +72,7 @@ type retry struct {
 // Pauses before a letter is sent again. They double. At first home may just not have the
 // view yet.
 const (
-	retryFirst   = 4 * time.Millisecond
+	retryFirst   = time.Millisecond
 	retryLongest = 250 * time.Millisecond
 	pushPause    = 100 * time.Millisecond
 	// writeWithin bounds how long others wait for this gateway's disk.

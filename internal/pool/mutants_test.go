@@ -63,6 +63,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "home misses", By: "^TestStates$",
 		},
 		{
+			Name: "who joins before home has heard of it is forgotten", File: "home.go",
+			Old:    ", !slices.Contains(p.view.Members, from):",
+			New:    ":",
+			Caught: "gateway 4", By: "^TestJoinsBeforeItsView$",
+		},
+		{
 			Name: "who joins is not answered", File: "home.go",
 			Old:    "range p.view.Members {\n\t\tp.answer(n)",
 			New:    "range p.view.founders() {\n\t\tp.answer(n)",

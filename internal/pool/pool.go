@@ -14,6 +14,8 @@ var (
 	errVoid = errors.New("this gateway has no part in it")
 	// errLetter: no correct gateway sends this letter.
 	errLetter = errors.New("invalid letter")
+	// ErrNotYet: a letter comes before the view, or the tickets, that it is about.
+	ErrNotYet = errors.New("not known here yet")
 )
 
 // State of a pool at one gateway. The package's comment says which follows which.

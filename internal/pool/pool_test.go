@@ -129,6 +129,26 @@ func TestStates(t *testing.T) {
 	w.states(Installed, Void, Installed)
 }
 
+// A gateway that joins reports before home has the view with it, and the last founder does, too: it
+// is not forgotten.
+func TestJoinsBeforeItsView(t *testing.T) {
+	w := newTrio(t, 2)
+	w.view.Epoch = 2
+	for _, n := range []kmutex.Node{1, 2} {
+		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
+	}
+	w.deliver(nil)
+	w.view.Members, w.view.Newest = []kmutex.Node{1, 2, 3, 4}, 4
+	w.pools[4] = New(Config{Self: 4, Binding: new(coordinator.Late), Interval: func() time.Duration { return 0 }})
+	for _, n := range []kmutex.Node{4, 3, 2, 1} {
+		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
+		w.deliver(nil)
+	}
+	w.wake(time.Second)
+	w.deliver(nil)
+	w.states(Installed, Installed, Installed, Installed)
+}
+
 // Home answers a gateway that joins: at once when the epoch runs, else with the others. Its disk
 // does not matter.
 func TestJoins(t *testing.T) {

@@ -8,13 +8,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors of the ticket events.
-var (
-	// errCall: no correct gateway sends such a name.
-	errCall = errors.New("the call's name is empty or too long")
-	// ErrNotYet: a letter comes before the view, or the tickets, that it is about.
-	ErrNotYet = errors.New("not known here yet")
-)
+// errCall: no correct gateway sends such a name.
+var errCall = errors.New("the call's name is empty or too long")
 
 // Ticket is a place in line, and then a slot, that outlives its gateway. Its driver reads
 // it, and changes it only before [Pool.Keep].

@@ -13,8 +13,8 @@ import (
 // a restart.
 var ErrNotYet = errors.New("not yet")
 
-// ErrNotTaken says that the peer's Receive returned an error, which it logs unless it is ErrNotYet, or that the peer has no Receive,
-// or does not serve the link any more.
+// ErrNotTaken says that the peer's Receive returned an error, or that the peer has no Receive,
+// or does not serve the link any more. The peer logs it, but for ErrNotYet.
 var ErrNotTaken = errors.New("payload not taken")
 
 const (

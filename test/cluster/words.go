@@ -41,7 +41,6 @@ var claims = map[string]claim{
 	"no gateway of the join list answers":       afterTrouble,
 	"handing leadership over: gateways that are alive cannot reach this one, or the voters cannot": afterTrouble,
 
-	"message refused":                                                                    afterTrouble,
 	"requests were aborted":                                                              ending,
 	"stopped without leaving gossip":                                                     ending,
 	"message to a peer is lost":                                                          afterTrouble,
