@@ -100,7 +100,7 @@ const (
 	always = 1000 * time.Hour
 )
 
-// newFleet starts n gateways with one agreed pool.
+// newFleet starts n gateways with one agreed pool, which has begun at all.
 func newFleet(t *testing.T, n, k int, binding admission.Binding, delay time.Duration, cfg PoolConfig) *fleet {
 	t.Helper()
 	cfg.TicketTTL = cmp.Or(cfg.TicketTTL, admission.MaxTTL)
@@ -113,6 +113,11 @@ func newFleet(t *testing.T, n, k int, binding admission.Binding, delay time.Dura
 	}
 	f.follow()
 	t.Cleanup(f.close)
+	for _, g := range f.all() {
+		for !g.Status(testPool).Begun {
+			time.Sleep(delay + time.Millisecond)
+		}
+	}
 	return f
 }
 
