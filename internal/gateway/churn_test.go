@@ -333,7 +333,7 @@ func manyJoin(t *testing.T, seed uint64, binding admission.Binding) {
 	if got := in.max.Load(); got > k {
 		t.Errorf("most in the critical section: %d, k=%d", got, k)
 	}
-	if t.Failed() { // so that who waits does not for ever
+	if t.Failed() { // a new epoch frees the clients that are stuck
 		f.nextEpoch(func(*membership.View, *membership.Pool) {})
 		f.show()
 	}

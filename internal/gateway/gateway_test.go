@@ -343,8 +343,8 @@ func TestClientLeavesBetweenEpochs(t *testing.T) {
 	})
 }
 
-// A pool begins once all its gateways have its view, whichever has it first, and nothing of it comes
-// to one that does not know it.
+// A pool begins once all its gateways have its view, whichever has it first. Until then no gateway
+// gets a message of it.
 func TestPoolBegins(t *testing.T) {
 	for first := range 2 {
 		synctest.Test(t, func(t *testing.T) {

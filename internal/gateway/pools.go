@@ -58,7 +58,7 @@ func (g *pools) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
 	switch {
 	case p != nil:
 		return p.deliver(from, m)
-	case ended: // as in deliver
+	case ended: // this incarnation has, and its messages are void, as in deliver
 		return nil
 	}
 	return fmt.Errorf("%w: %q, from node %d", admission.ErrUnknownPool, name, from)
