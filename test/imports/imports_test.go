@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"internal/membership/core":     {"kmutex", "internal/membership/leader", "internal/membership/lease", "internal/membership/views"},
 	"internal/journal":             {},
 	"internal/journal/journaltest": {"internal/journal"},
-	"internal/membership/views":    {"internal/admission", "chordring", "kmutex", "internal/membership/leader", "internal/membership/lease", "internal/pool", "replication"},
+	"internal/membership/views":    {"internal/admission", "chordring", "kmutex", "internal/membership/lease", "internal/pool", "replication"},
 	"telemetry":                    {"internal/admission", "kmutex"},
 	"telemetry/otlp":               {"internal/oncelog", "telemetry"},
 	"telemetry/prom":               {"telemetry"},
@@ -119,7 +119,7 @@ var allowed = map[string][]string{
 	"lab/bar":                    {},
 	"lab/report":                 {"lab/experiment", "lab/meter"},
 	"lab/plan":                   {"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
-	"internal/membership/leader": {"kmutex", "internal/membership/lease"},
+	"internal/membership/leader": {"kmutex", "internal/membership/lease", "internal/membership/views"},
 	"internal/membership/lease":  {"internal/drift", "kmutex"},
 	"internal/node": {
 		"chordring", "chordring/serfring", "internal/admin", "internal/admission", "internal/gateway", "internal/journal", "internal/membership", "internal/transport",

@@ -105,7 +105,7 @@ func (l *leadership) follow(c *Core) {
 		return
 	}
 	l.viewed = v.Number
-	l.rules.Follow(v.ForRules(), c.now)
+	l.rules.Follow(v, c.now)
 }
 
 // decree proposes a command of the leader's own.

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -10,14 +11,10 @@ import (
 // longest hold counts from there, not from the suspension: until its lease was over
 // the gateway may have let requests in.
 func (r *Rules) settle(now time.Duration) {
-	leased := make(map[kmutex.Node]bool, len(r.view.Leased))
-	for _, node := range r.view.Leased {
-		leased[node] = true
-	}
 	ended := make(map[kmutex.Node]time.Duration)
-	for _, d := range r.view.Debts {
-		for _, node := range d.Nodes {
-			if leased[node] {
+	for _, p := range r.view.Pools {
+		for _, node := range p.OwedHolds() {
+			if _, leased := slices.BinarySearch(r.leased, node); leased {
 				continue
 			}
 			at, known := r.ended[node]
@@ -33,7 +30,7 @@ func (r *Rules) settle(now time.Duration) {
 // expired returns the lost members whose leases have provably run out.
 func (r *Rules) expired(now time.Duration) []kmutex.Node {
 	var nodes []kmutex.Node
-	for _, node := range r.view.Leased {
+	for _, node := range r.leased {
 		if r.grantor.Expired(node, now) {
 			nodes = append(nodes, node)
 		}
@@ -44,15 +41,15 @@ func (r *Rules) expired(now time.Duration) []kmutex.Node {
 // due returns what pools get back that wait for their longest hold.
 func (r *Rules) due(now time.Duration) []Return {
 	var due []Return
-	for _, d := range r.view.Debts {
+	for _, p := range r.view.Pools {
 		var nodes []kmutex.Node
-		for _, node := range d.Nodes {
-			if at, over := r.ended[node]; over && now-at >= d.HoldMax {
+		for _, node := range p.OwedHolds() {
+			if at, over := r.ended[node]; over && now-at >= p.HoldMax {
 				nodes = append(nodes, node)
 			}
 		}
 		if len(nodes) > 0 {
-			due = append(due, Return{Pool: d.Pool, Nodes: nodes})
+			due = append(due, Return{Pool: p.Name, Nodes: nodes})
 		}
 	}
 	return due

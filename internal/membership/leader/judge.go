@@ -180,7 +180,7 @@ func (r *Rules) unreported(now time.Duration) map[kmutex.Node]Reason {
 	}
 	missed := make(map[kmutex.Node]bool)
 	for home, rep := range r.reports {
-		if !r.members[home].Home || !r.fresh(rep, now) {
+		if !r.view.IsHome(home) || !r.fresh(rep, now) {
 			continue
 		}
 		var these []kmutex.Node

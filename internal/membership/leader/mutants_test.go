@@ -114,13 +114,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "homes are not believed", File: "judge.go",
-			Old:    "if !r.members[home].Home ||",
+			Old:    "if !r.view.IsHome(home) ||",
 			New:    "if true ||",
 			Caught: `want "its report does not reach|want "it is a pool's home`,
 		},
 		{
 			Name: "anybody is believed", File: "judge.go",
-			Old:    "if !r.members[home].Home ||",
+			Old:    "if !r.view.IsHome(home) ||",
 			New:    "if",
 			Caught: "is suspended: its report does not reach",
 		},
@@ -192,13 +192,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the longest hold counts from the suspension", File: "debts.go",
-			Old:    "if leased[node] {",
-			New:    "if false {",
+			Old:    "node); leased {",
+			New:    "node); leased && false {",
 			Caught: "given back after", By: "^TestReturn$",
 		},
 		{
 			Name: "tokens come back without the longest hold", File: "debts.go",
-			Old:    "over && now-at >= d.HoldMax",
+			Old:    "over && now-at >= p.HoldMax",
 			New:    "over && now-at >= 0",
 			Caught: "given back after", By: "^TestReturn$",
 		},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -27,7 +28,7 @@ const (
 
 // Suspicion is a member to suspend.
 type Suspicion struct {
-	Member
+	views.Member
 	Reason Reason
 	// Quiet is for how long no renewal has come from it.
 	Quiet time.Duration

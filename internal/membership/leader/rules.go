@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -26,33 +27,6 @@ func firstRenewal(t lease.Terms) time.Duration { return 2 * t.Lease / 3 }
 // round trips of a tenth of the lease its report needs 3/4 of one then; and what the home says of
 // it is up to [lease.Terms.Interval] older than the leader takes it for.
 func firstReport(t lease.Terms) time.Duration { return t.Lease }
-
-// Member is one incarnation of a gateway in the agreed view.
-type Member struct {
-	Node       kmutex.Node
-	Name, Boot string
-	// Home: a pool's line is formed there.
-	Home bool
-	// Witness members vote and serve nothing. They need no links but to the leader.
-	Witness bool
-}
-
-// Debt is what lost members owe a pool beyond their leases.
-type Debt struct {
-	Pool    string
-	HoldMax time.Duration
-	Nodes   []kmutex.Node
-}
-
-// View is what the rules need of an agreed view.
-type View struct {
-	// Number is larger in each newer view.
-	Number  uint64
-	Members []Member
-	// Leased are the lost members whose leases may still run.
-	Leased []kmutex.Node
-	Debts  []Debt
-}
 
 // Report is what a member tells the leader with a renewal.
 type Report struct {
@@ -85,8 +59,10 @@ type Rules struct {
 	// looked is when Judge was called last, and awake since when it has been called
 	// without a long pause.
 	looked, awake time.Duration
-	view          View
-	members       map[kmutex.Node]Member
+	view          *views.View
+	members       map[kmutex.Node]views.Member
+	// leased are the lost members whose leases may still run.
+	leased []kmutex.Node
 	// known is since when a member is known here.
 	known map[kmutex.Node]time.Duration
 	// joined is when a member came in, for those that did while this leader led.
@@ -128,7 +104,7 @@ const never = time.Duration(-1)
 func New(terms lease.Terms, grantor *lease.Grantor, before *Rules, now time.Duration) *Rules {
 	r := &Rules{
 		terms: terms, grantor: grantor, since: now, looked: now, awake: now,
-		members: make(map[kmutex.Node]Member), known: make(map[kmutex.Node]time.Duration), joined: make(map[kmutex.Node]time.Duration),
+		view: new(views.View), members: make(map[kmutex.Node]views.Member), known: make(map[kmutex.Node]time.Duration), joined: make(map[kmutex.Node]time.Duration),
 		reports: make(map[kmutex.Node]report), unconfirmed: never, kept: make(map[string]outsider),
 		ended: make(map[kmutex.Node]time.Duration), flaps: make(map[string]flap),
 	}
@@ -139,9 +115,9 @@ func New(terms lease.Terms, grantor *lease.Grantor, before *Rules, now time.Dura
 }
 
 // Follow takes in the agreed view, and has the grantor follow it, too.
-func (r *Rules) Follow(v View, now time.Duration) {
+func (r *Rules) Follow(v *views.View, now time.Duration) {
 	nodes := make([]kmutex.Node, len(v.Members))
-	members := make(map[kmutex.Node]Member, len(v.Members))
+	members := make(map[kmutex.Node]views.Member, len(v.Members))
 	known := make(map[kmutex.Node]time.Duration, len(v.Members))
 	for i, m := range v.Members {
 		nodes[i], members[m.Node] = m.Node, m
@@ -154,7 +130,8 @@ func (r *Rules) Follow(v View, now time.Duration) {
 		}
 		known[m.Node] = at
 	}
-	r.grantor.Follow(nodes, v.Leased)
+	r.leased = v.Leased()
+	r.grantor.Follow(nodes, r.leased)
 	for _, m := range v.Members {
 		delete(r.kept, m.Name)
 	}

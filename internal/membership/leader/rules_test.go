@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -123,7 +124,7 @@ func TestNewcomerHasTime(t *testing.T) {
 	w := newWorld(t, 5)
 	w.renew()
 	w.run(terms.Lease)
-	w.view.Members = append(w.view.Members, Member{Node: 6, Name: "f", Boot: "f"})
+	w.view.Members = append(w.view.Members, views.Member{Node: 6, Name: "f", Boot: "f"})
 	w.next()
 	w.seen.Boots["f"] = "f"
 	w.reports[1] = Report{Missing: nodes{6}}
@@ -191,7 +192,7 @@ func TestHandOver(t *testing.T) {
 					t.Errorf("handed over again after %v", w.handed)
 				}
 				again := New(terms, w.grantor, w.rules, w.now)
-				again.Follow(w.view, w.now)
+				again.Follow(&w.view, w.now)
 				again.unconfirmed = w.now
 				if again.unfit(w.seen, w.now+terms.Wait()-1) || !again.unfit(w.seen, w.now+terms.Wait()) {
 					t.Error("what was handed over is forgotten in the next term, or kept for ever")
@@ -247,7 +248,7 @@ func TestReturn(t *testing.T) {
 	w := newWorld(t, 3)
 	w.renew()
 	w.quiet[3] = true
-	w.view.Debts = []Debt{{Pool: "p", HoldMax: hold, Nodes: nodes{3}}}
+	w.owe(hold, 3)
 	w.lose(3)
 	w.run(2 * (terms.Wait() + hold))
 	expired, back := w.expired[3], w.returned[3]
@@ -264,14 +265,14 @@ func TestReturn(t *testing.T) {
 func TestReturnOverTerms(t *testing.T) {
 	const hold = 5 * time.Second
 	w := newWorld(t, 3)
-	w.view.Debts = []Debt{{Pool: "p", HoldMax: hold, Nodes: nodes{3}}}
+	w.owe(hold, 3)
 	w.view.Members = w.view.Members[:2]
 	w.next()
 	now := w.now + hold
 	same := New(terms, lease.NewGrantor(terms, 5, now), w.rules, now)
 	other := New(terms, lease.NewGrantor(terms, 5, now), nil, now)
-	same.Follow(w.view, now)
-	other.Follow(w.view, now)
+	same.Follow(&w.view, now)
+	other.Follow(&w.view, now)
 	if len(same.due(now)) != 1 || len(other.due(now)) != 0 || len(other.due(now+hold-1)) != 0 || len(other.due(now+hold)) != 1 {
 		t.Error("the longest hold is counted from somewhere else")
 	}

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/membership/views"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -24,7 +26,7 @@ type world struct {
 	rules   *Rules
 	grantor *lease.Grantor
 	now     time.Duration
-	view    View
+	view    views.View
 	tags    uint64
 	// quiet members do not renew.
 	quiet map[kmutex.Node]bool
@@ -57,15 +59,15 @@ func newWorld(t *testing.T, n int) *world {
 		quiet: map[kmutex.Node]bool{}, known: map[kmutex.Node]func() uint64{}, reports: map[kmutex.Node]Report{},
 		seen: Observation{Self: "a", Boots: map[string]string{}, Unreachable: map[kmutex.Node]time.Duration{}},
 		lost: map[kmutex.Node]fate{}, expired: map[kmutex.Node]time.Duration{}, returned: map[kmutex.Node]time.Duration{},
-		view: View{Number: 1},
+		view: views.View{Number: 1, Pools: []views.Pool{{Name: "p", Home: 1}}},
 	}
 	w.rules = New(terms, w.grantor, nil, start)
 	for i := range n {
 		name := string(rune('a' + i))
-		w.view.Members = append(w.view.Members, Member{Node: kmutex.Node(i + 1), Name: name, Boot: name + "1", Home: i == 0})
+		w.view.Members = append(w.view.Members, views.Member{Node: kmutex.Node(i + 1), Name: name, Boot: name + "1"})
 		w.seen.Boots[name] = name + "1"
 	}
-	w.rules.Follow(w.view, w.now)
+	w.follow()
 	return w
 }
 
@@ -115,14 +117,14 @@ func (w *world) carryOut(v Verdict) {
 	}
 	for _, n := range v.Expire {
 		w.expired[n] = w.now - start
-		w.view.Leased = slices.DeleteFunc(w.view.Leased, func(l kmutex.Node) bool { return l == n })
+		w.view.Lost = slices.DeleteFunc(slices.Clone(w.view.Lost), func(l views.Lost) bool { return l.Node == n })
 		w.next()
 	}
 	for _, back := range v.Return {
 		for _, n := range back.Nodes {
 			w.returned[n] = w.now - start
 		}
-		w.view.Debts = nil
+		w.owe(0)
 		w.next()
 	}
 	if v.HandOver {
@@ -132,14 +134,24 @@ func (w *world) carryOut(v Verdict) {
 }
 
 func (w *world) lose(n kmutex.Node) {
-	w.view.Members = slices.DeleteFunc(slices.Clone(w.view.Members), func(m Member) bool { return m.Node == n })
-	w.view.Leased = append(slices.Clone(w.view.Leased), n)
+	w.view.Members = slices.DeleteFunc(slices.Clone(w.view.Members), func(m views.Member) bool { return m.Node == n })
+	w.view.Lost = append(slices.Clone(w.view.Lost), views.Lost{Node: n, Leased: true})
 	w.next()
+}
+
+// owe makes the pool wait for a longest hold of nodes that are lost.
+func (w *world) owe(hold time.Duration, nodes ...kmutex.Node) {
+	w.view.Pools = []views.Pool{{Name: "p", Home: 1, Reclaim: admission.ReclaimHold, HoldMax: hold, Owed: nodes}}
 }
 
 func (w *world) next() {
 	w.view.Number++
-	w.rules.Follow(w.view, w.now)
+	w.follow()
+}
+
+func (w *world) follow() {
+	v := w.view
+	w.rules.Follow(&v, w.now)
 }
 
 // bear makes members witnesses.

@@ -186,7 +186,7 @@ func TestSetKKnowsWhatItWas(t *testing.T) {
 }
 
 func TestLostIsBounded(t *testing.T) {
-	s := state{Members: []Member{{Node: maxLost + 1, Name: "a", Boot: "old"}}}
+	s := state{View: View{Members: []Member{{Node: maxLost + 1, Name: "a", Boot: "old"}}}}
 	for i := range maxLost {
 		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Successor: maxLost + 1})
 	}
@@ -201,11 +201,11 @@ func TestLostIsBounded(t *testing.T) {
 
 // What a member that has been forgotten owes still comes back.
 func TestForgottenExpires(t *testing.T) {
-	s := state{
+	s := state{View: View{
 		Members: []Member{{Node: 9, Name: "a"}},
 		Pools:   []Pool{{Name: "p", K: 1, Epoch: 2, Reclaim: admission.ReclaimLease, Owed: []kmutex.Node{3}}},
-	}
-	if nodes := s.view().leased(); !slices.Equal(nodes, []kmutex.Node{3}) {
+	}}
+	if nodes := s.view().Leased(); !slices.Equal(nodes, []kmutex.Node{3}) {
 		t.Errorf("leased %v", nodes)
 	}
 	if changed, err := s.Apply(10, expire(3)); !changed || err != nil || len(s.Pools[0].Owed) != 0 || s.Pools[0].Epoch != 3 {

@@ -7,22 +7,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
+	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
 // state is what the log amounts to: a pure function of its entries.
 type state struct {
-	Format  int           `json:"format"`
-	Number  uint64        `json:"number"`
-	Cluster string        `json:"cluster"`
-	Lease   time.Duration `json:"lease"`
-	Founded int64         `json:"founded,omitempty"`
-	Members []Member      `json:"members"`
-	Lost    []Lost        `json:"lost"`
-	Pools   []Pool        `json:"pools"`
+	Format int `json:"format"`
+	View       // the next one
 	// Applied is what led to this state.
 	Applied Checkpoint `json:"applied"`
 }
@@ -225,15 +220,9 @@ func (s *state) useTickets(index uint64, c UseTickets) (bool, error) {
 
 // view returns a copy of the state as a view.
 func (s *state) view() *View {
-	v := &View{
-		Number:  s.Number,
-		Cluster: s.Cluster,
-		Lease:   s.Lease,
-		Founded: s.Founded,
-		Members: slices.Clone(s.Members),
-		Lost:    slices.Clone(s.Lost),
-		Pools:   slices.Clone(s.Pools),
-	}
+	v := s.View
+	v.Members, v.Lost, v.Pools = slices.Clone(v.Members), slices.Clone(v.Lost), slices.Clone(v.Pools)
+	v.ring = sync.OnceValue(func() *chordring.Ring { return ringOf(v.Members) })
 	for i := range v.Lost {
 		if l := &v.Lost[i]; !s.has(l.Successor) {
 			l.Successor = 0
@@ -242,7 +231,7 @@ func (s *state) view() *View {
 	for i := range v.Pools {
 		v.Pools[i].Owed = slices.Clone(v.Pools[i].Owed)
 	}
-	return v
+	return &v
 }
 
 // stateFormat is the version of a snapshot, and oldestState the oldest that is read:

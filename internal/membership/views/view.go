@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -85,6 +83,14 @@ type Rate struct {
 // are no more tokens than this.
 func (p Pool) Parts() int { return max(p.K, p.Left) }
 
+// OwedHolds are the lost members that owe the pool their longest hold, beyond their leases.
+func (p Pool) OwedHolds() []kmutex.Node {
+	if p.Reclaim != admission.ReclaimHold {
+		return nil
+	}
+	return p.Owed
+}
+
 // LongestTTL is the longest time to live of the pool's tickets.
 func (p Pool) LongestTTL() time.Duration { return cmp.Or(p.TicketTTL, admission.MaxTTL) }
 
@@ -114,24 +120,23 @@ type Lost struct {
 // View is what the gateways have agreed on. It never changes; do not write to
 // its slices. Number 0 is the empty view that precedes all others.
 type View struct {
-	Number uint64
+	Number uint64 `json:"number"`
 	// Cluster identifies the cluster; empty until its first leader wrote it.
-	Cluster string
+	Cluster string `json:"cluster"`
 	// Lease of every gateway, agreed like a pool's k; 0 until Cluster is known.
-	Lease time.Duration
+	Lease time.Duration `json:"lease"`
 	// Founded is when the cluster began, in milliseconds of Unix time. One that
 	// starts again, because nobody has kept anything, began later.
-	Founded int64
+	Founded int64 `json:"founded,omitempty"`
 	// Members in order of Node: those that may take part.
-	Members []Member
+	Members []Member `json:"members"`
 	// Lost are the members that are gone, the oldest loss first. Beyond maxLost
 	// the oldest are forgotten.
-	Lost []Lost
+	Lost []Lost `json:"lost"`
 	// Pools in order of name.
-	Pools []Pool
+	Pools []Pool `json:"pools"`
 
-	ringOnce sync.Once
-	ring     *chordring.Ring
+	ring func() *chordring.Ring // finds it once; nil: each time
 }
 
 // first returns the first of all that fits.
@@ -208,9 +213,9 @@ func (v *View) Awaits(name string) bool {
 	return lost && l.Reason != Stopped
 }
 
-// leased returns, in ascending order, the lost members of which it is not
+// Leased returns, in ascending order, the lost members of which it is not
 // agreed yet that their leases have run out.
-func (v *View) leased() []kmutex.Node {
+func (v *View) Leased() []kmutex.Node {
 	var nodes []kmutex.Node
 	for _, l := range v.Lost {
 		if l.Leased {
@@ -235,6 +240,11 @@ func (v *View) Pool(name string) (Pool, bool) {
 	return v.Pools[i], true
 }
 
+// IsHome reports whether a pool's line is formed at the node.
+func (v *View) IsHome(node kmutex.Node) bool {
+	return slices.ContainsFunc(v.Pools, func(p Pool) bool { return p.Home == node })
+}
+
 // Serving returns the members that take part in the pools, in order of Node.
 func (v *View) Serving() []Member {
 	return slices.DeleteFunc(slices.Clone(v.Members), func(m Member) bool { return m.Witness })
@@ -242,8 +252,10 @@ func (v *View) Serving() []Member {
 
 // Ring returns the Chord ring of the names of the members that serve.
 func (v *View) Ring() *chordring.Ring {
-	v.ringOnce.Do(func() { v.ring = ringOf(v.Members) })
-	return v.ring
+	if v.ring == nil {
+		return ringOf(v.Members)
+	}
+	return v.ring()
 }
 
 func ringOf(members []Member) *chordring.Ring {
@@ -272,19 +284,3 @@ func (v *View) Terms() lease.Terms { return lease.Terms{Lease: v.Lease, Bound: c
 // LeaseWait is how long a gateway that has been taken out of the view may go on
 // as if it had not, by the clock of any other.
 func (v *View) LeaseWait() time.Duration { return lease.Terms{Lease: v.Lease}.Wait() }
-
-// ForRules returns what the leader's rules need of the view.
-func (v *View) ForRules() leader.View {
-	rv := leader.View{Number: v.Number, Leased: v.leased(), Members: make([]leader.Member, len(v.Members))}
-	homes := make(map[kmutex.Node]bool)
-	for _, p := range v.Pools {
-		homes[p.Home] = true
-		if p.Reclaim == admission.ReclaimHold && len(p.Owed) > 0 {
-			rv.Debts = append(rv.Debts, leader.Debt{Pool: p.Name, HoldMax: p.HoldMax, Nodes: p.Owed})
-		}
-	}
-	for i, m := range v.Members {
-		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node], Witness: m.Witness}
-	}
-	return rv
-}
