@@ -61,7 +61,7 @@ func (c *Core) ask() {
 		if c.now < a.next {
 			continue
 		}
-		a.next = c.now + max(c.lease()/5, 3*c.trip()+4*c.pace.typical())
+		a.next = c.now + max(c.lease()/5, 3*c.leadersTrip()+4*c.pace.typical())
 		switch {
 		case c.lead == c.id && c.state == raft.StateLeader:
 			c.putEntry(a.data)

@@ -97,6 +97,67 @@ var losses = []struct {
 	{"paused", func(_ *world, l *hosts.Host) { l.Pause() }, 700 * ms},
 }
 
+// Whatever the leader alone suffers, and where all suffer it for a moment, the others elect another one and keep their leases.
+func TestOthersKeepTheirLeases(t *testing.T) {
+	slow := func(part time.Duration, from, to bool) func(w *world, l *hosts.Host) {
+		return func(w *world, l *hosts.Host) {
+			for _, h := range w.hosts {
+				if h != l && from {
+					w.Slow(l.Index, h.Index, w.lease/part)
+				}
+				if h != l && to {
+					w.Slow(h.Index, l.Index, w.lease/part)
+				}
+			}
+		}
+	}
+	faults := map[string]func(w *world, l *hosts.Host){
+		"slow":                  slow(3, true, true),
+		"a little slow":         slow(5, true, true),
+		"what it sends is late": slow(3, true, false),
+		"what it gets is late":  slow(2, false, true),
+	}
+	for _, tt := range losses {
+		switch tt.name {
+		case "keeps one link", "a hub", "it and another silent": // then others go, too
+		default:
+			faults[tt.name] = tt.do
+		}
+	}
+	for name, do := range faults {
+		worlds, lost := 0, 0
+		for _, lease := range []time.Duration{time.Second, 3 * time.Second} {
+			for _, n := range []int{3, 5} {
+				for seed := range uint64(10) {
+					worlds++
+					w := started(t, seed, n, lease)
+					w.run(w.lease + w.random(w.lease))
+					l := w.Leader()
+					do(w, l)
+					if !w.keepLeases(l, 3*lease) {
+						lost++
+					}
+				}
+			}
+		}
+		if 20*lost > worlds { // two may stand for election at once, again and again
+			t.Errorf("%s: others have lost their leases in %d of %d worlds", name, lost, worlds)
+		}
+	}
+}
+
+// keepLeases lets time pass, and reports whether all but one have kept their leases.
+func (w *world) keepLeases(but *hosts.Host, during time.Duration) bool {
+	for end := w.Now() + during; w.step(end); {
+		for _, h := range w.hosts {
+			if h != but && !h.Stands() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Where round trips are long, nothing is elected and no lease is lost.
 func TestLongRoundTrips(t *testing.T) {
 	for _, trip := range []time.Duration{300 * ms, 600 * ms} {

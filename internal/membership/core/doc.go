@@ -68,14 +68,17 @@
 //
 //	heartbeats, and ticks of the leader        L/15
 //	a leader without a majority leads for      L/3 to 2 L/3
-//	a leader is silent after                   L/3 + up to L/6, or .6 L since a renewal was sent that it granted
+//	a leader is silent after                   L/3 + up to L/6, or .6 L and a round trip to a majority since a
+//	                                           renewal was sent that it granted
+//	a leader takes others out                  while most voters have answered it within L/6
 //	a process is gone                          no connection, or at the leader no renewal for a third of
 //	                                           the lease; and three dials have failed
 //	a server is not alive to its leader        no answer to it for L/3
 //	a change of the votes waits                until all that are alive have answered since it was due
 //	a leader whose disk hangs leads for        3/4 of a lease
 //	from there to asking for votes             L/50 + up to L/20
-//	from there to asking again                 L/5 + up to L/3; at least two elections, as round trips and writes go
+//	from there to asking again                 L/20, or two elections, as round trips to a majority and writes
+//	                                           go, + up to L/5
 //	one that leaves stays until its vote is    10 s at most; 2 s if it reaches nobody who stays, unless all others
 //	taken from it                              have left
 //	rounds                                     L/20 apart

@@ -12,7 +12,10 @@ import (
 
 // observe returns what this process sees for itself.
 func (c *Core) observe() leader.Observation {
-	s := leader.Observation{Self: c.cfg.Name, Boots: map[string]string{c.cfg.Name: c.self.boot}, Unreachable: make(map[kmutex.Node]time.Duration)}
+	s := leader.Observation{
+		Self: c.cfg.Name, Boots: map[string]string{c.cfg.Name: c.self.boot}, Unreachable: make(map[kmutex.Node]time.Duration),
+		Alone: !c.majorityAnswers(),
+	}
 	for _, g := range c.peers.gossip {
 		if g.Alive && g.Name != c.cfg.Name {
 			s.Boots[g.Name] = g.Boot

@@ -246,15 +246,32 @@ func (c *Core) nameOf(id ID) string {
 	return ""
 }
 
-// trip is the longest round trip to a voter.
+// trip is how long it takes to ask a majority of the voters, a quarter of a lease at most: where that takes longer
+// there are no leases anyway. One of them that is slow, be it the leader, does not count.
 func (c *Core) trip() time.Duration {
-	var most time.Duration
-	for _, v := range c.conf.GetVoters() {
+	voters := c.conf.GetVoters()
+	trips := make([]time.Duration, 0, 8)
+	others := len(voters)/2 + 1 // that make a majority
+	for _, v := range voters {
 		if p := c.peers.conns[ID(v)]; p != nil {
-			most = max(most, p.trip)
+			trips = append(trips, p.trip)
+		} else if ID(v) == c.id {
+			others--
 		}
 	}
-	return most
+	if others = min(others, len(trips)); others == 0 {
+		return 0
+	}
+	slices.Sort(trips)
+	return min(trips[others-1], c.pacing()/4)
+}
+
+// leadersTrip is how long it takes to ask the leader, and for that to ask a majority.
+func (c *Core) leadersTrip() time.Duration {
+	if p := c.peers.conns[c.lead]; p != nil {
+		return max(c.trip(), p.trip)
+	}
+	return c.trip()
 }
 
 // hello says who this process is.

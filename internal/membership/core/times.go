@@ -30,7 +30,7 @@ func (c *Core) tick() time.Duration { return c.pacing() / 15 }
 // patience is how long a follower hears nothing until its leader counts as silent.
 func (c *Core) patience() time.Duration {
 	l := c.pacing()
-	return max(l/3, min(2*c.trip(), c.lease()/2)) + c.random(l/6)
+	return max(l/3, min(2*c.leadersTrip(), c.lease()/2)) + c.random(l/6)
 }
 
 // hesitation is how long a voter without a leader waits for somebody else's election.
@@ -43,7 +43,7 @@ func (c *Core) hesitation() time.Duration {
 // room for as many again.
 func (c *Core) nextTry() time.Duration {
 	l := c.pacing()
-	return max(l/5+c.random(l/3), 2*(2*c.trip()+2*c.pace.typical())+c.random(max(l/5, 2*c.trip())))
+	return max(l/20, 2*(2*c.trip()+2*c.pace.typical())) + c.random(max(l/5, 2*c.trip()))
 }
 
 // answers is how long a host may take to answer a dial at all. Its loss shows only after that, so

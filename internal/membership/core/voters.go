@@ -53,6 +53,17 @@ func (c *Core) takesPart(id ID) bool {
 	return id == c.id || p != nil && c.now-p.answered < c.pacing()/3
 }
 
+// majorityAnswers reports, at a leader, that most of the voters have answered one of its last heartbeats.
+func (c *Core) majorityAnswers() bool {
+	voters, answer := c.conf.GetVoters(), 0
+	for _, v := range voters {
+		if p := c.peers.conns[ID(v)]; ID(v) == c.id || p != nil && c.now-p.answered < c.pacing()/6 {
+			answer++
+		}
+	}
+	return 2*answer > len(voters)
+}
+
 // allAnswer reports whether every voter that takes part has answered since the first step became due. A voter that was
 // lost a moment ago still seems to take part, and a change that needs its vote would wait until it is back.
 func (c *Core) allAnswer(first leader.Step) bool {

@@ -55,6 +55,8 @@
 //	two gateways that are out,     other and all members but it, or answer another
 //	or two by three, and so on     member and not the leader: it goes, whatever else
 //	                               is out; a leader hands the lead over first
+//	the leader hears nobody        most voters do not answer: it takes nobody     -
+//	                               out, since the others would do what it proposes
 //	the leader itself was stopped  silence counts from when it went on            -
 //	a lease has run out            lease.Grantor says so: expire                  W
 //	a pool with a longest hold     HoldMax after the lease was known to be over   W + HoldMax

@@ -43,6 +43,10 @@ func (r *Rules) Judge(s Observation, now time.Duration) Verdict {
 }
 
 func (r *Rules) suspects(s Observation, now time.Duration) []Suspicion {
+	if s.Alone { // the next leader would carry out what this one proposes
+		r.accused = nil
+		return nil
+	}
 	reasons := make(map[kmutex.Node]Reason)
 	take := func(node kmutex.Node, why Reason) {
 		if _, in := r.members[node]; in && reasons[node] == "" {

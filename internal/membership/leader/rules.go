@@ -49,6 +49,8 @@ type Observation struct {
 	// the first of these dials began. The driver dials members whose link is down, and
 	// those that [Rules.Quiet] returns.
 	Unreachable map[kmutex.Node]time.Duration
+	// Alone: most of the voters do not answer the leader.
+	Alone bool
 }
 
 // Rules are a leader's, in one term. They are used by one goroutine at a time.

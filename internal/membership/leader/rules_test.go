@@ -202,6 +202,22 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// A leader that hears nobody takes nobody out, and those whose lease may be over not before it is answered again.
+func TestAlone(t *testing.T) {
+	w := newWorld(t, 3)
+	w.renew()
+	w.quiet[2], w.quiet[3] = true, true
+	w.seen.Alone = true
+	for _, n := range (nodes{2, 3}) {
+		w.seen.Unreachable[n] = start + interval
+	}
+	w.run(2 * terms.Wait())
+	w.wantLost(nil, 0, 0)
+	w.seen.Alone = false
+	w.run(Interval)
+	w.wantLost(fates{2: Gone, 3: Gone}, 2*terms.Wait(), 2*terms.Wait()+2*Interval)
+}
+
 // A leader that is alone since the others do not reach it hands the lead over to them.
 // One that keeps out only one does not.
 func TestHandOverToThoseKeptOut(t *testing.T) {
