@@ -130,6 +130,46 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// A gateway to which round trips take too long for a lease goes once, and is not let in while that lasts: however long it
+// does, the others wait for it no second time.
+func TestSlowGateway(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		for _, slow := range []int{0, 1, 3} { // 0 leads at first, and 3 would be the home again and again
+			for _, delay := range []time.Duration{leaseTime / 3, leaseTime / 2, leaseTime} {
+				c := start(t, early)
+				run(t, c, leaseTime)
+				each := func(d time.Duration) {
+					for other := range hosts {
+						if other != slow {
+							c.Slow(slow, other, d)
+							c.Slow(other, slow, d)
+						}
+					}
+				}
+				each(delay)
+				began, served := c.Now(), c.Served()
+				for last := began; c.Now() < began+20*leaseTime; {
+					if run(t, c, 50*time.Millisecond); c.Served() > served {
+						last, served = c.Now(), c.Served()
+					}
+					if still := c.Now() - last; still > 2*leaseTime {
+						t.Errorf("early %t, host %d, %v: nobody is served from %v to %v after that", early, slow, delay, last-began, c.Now()-began)
+						break
+					}
+				}
+				if epoch := c.Pool().Epoch; epoch > 4 {
+					t.Errorf("early %t, host %d, %v: epoch %d", early, slow, delay, epoch)
+				}
+				each(0)
+				run(t, c, 2*leaseTime)
+				if err := c.Settled(nil); err != nil {
+					t.Errorf("early %t, host %d, %v: %v", early, slow, delay, err)
+				}
+			}
+		}
+	}
+}
+
 // A gateway that leaves loses nothing, and a gateway that joins serves.
 func TestLeaveAndJoin(t *testing.T) {
 	c := start(t, false)

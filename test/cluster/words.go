@@ -47,6 +47,7 @@ var claims = map[string]claim{
 	"stopped without leaving the cluster":                                                ending,
 	"gossip does not carry the new incarnation yet":                                      afterTrouble,
 	"a gateway is not let in because it does not reach a member":                         afterTrouble,
+	"a gateway is not let in because round trips to it take too long":                    afterTrouble,
 	"a gateway has lost what its disk had taken: leading in another term":                afterTrouble,
 	"aborted requests have not ended yet: this gateway waits for them before it rejoins": afterTrouble,
 

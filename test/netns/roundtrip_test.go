@@ -37,6 +37,27 @@ func TestSlowLeader(t *testing.T) {
 	w.checkBound(t)
 }
 
+// TestSlowGateways has round trips to each gateway in turn take 1.8 s for a while: the line stands still once.
+func TestSlowGateways(t *testing.T) {
+	cluster.OnlySoak(t, "lab/cluster's TestSlowGateway has the same without processes")
+	t.Parallel()
+	const lease, settled = 3 * time.Second, 12 * time.Second
+	w := newWorldIn(t, NewDelayed(t, size, time.Millisecond), lease)
+	cluster.Span(t, window)
+	w.cluster.Causes("cannot reach peer", "a gateway that gossip sees does not answer on its peer port", "refused", "not in the cluster")
+	for i := range size {
+		since := time.Now()
+		w.Slow(i, 900*time.Millisecond)
+		cluster.Span(t, 3*settled)
+		timing.Within(t, "no request", cluster.Gap(w.judge.Since(since), since, time.Now()), 2*lease)
+		since = since.Add(settled)
+		timing.Within(t, "no request after that", cluster.Gap(w.judge.Since(since), since, time.Now()), lease)
+		w.Slow(i, 0)
+		cluster.Span(t, 4*lease)
+	}
+	w.checkBound(t)
+}
+
 // TestBlackout loses all packets between gateways for half a lease, three times: no lease is lost.
 func TestBlackout(t *testing.T) {
 	cluster.OnlySoak(t, "internal/membership/core's TestOthersKeepTheirLeases has the same without processes")

@@ -180,6 +180,38 @@ func TestLongRoundTrips(t *testing.T) {
 	}
 }
 
+// Where some disks are slow and some are not, who has a fast one gives the others the time to vote.
+func TestUnequalDisks(t *testing.T) {
+	for _, tt := range []struct {
+		lease, write, most time.Duration
+		n, fast            int
+	}{
+		{time.Second, 200 * ms, 6 * time.Second, 5, 2},
+		{time.Second, 200 * ms, 6 * time.Second, 5, 1},
+		{time.Second, 150 * ms, 6 * time.Second, 3, 2},
+		{3 * time.Second, 400 * ms, 12 * time.Second, 5, 2},
+	} {
+		var whole, next time.Duration
+		for seed := range uint64(10) {
+			w := newWorld(t, seed, tt.n, tt.lease, ms, nil)
+			for i, h := range w.hosts {
+				if i >= tt.fast {
+					h.Write = tt.write
+				}
+				w.after(w.random(300*ms), h.Start)
+			}
+			w.until(tt.most, func() bool { return w.whole(w.hosts...) })
+			whole = max(whole, w.Now())
+			w.run(2 * tt.lease)
+			l, killed := w.Leader(), w.Now()
+			l.Kill()
+			w.until(tt.most, func() bool { _, in := w.View().Named(l.Name); return !in })
+			next = max(next, w.Now()-killed)
+		}
+		t.Logf("lease %v, %d of %d disks fast, the others %v: whole after %v, a killed leader is out after %v, at worst", tt.lease, tt.fast, tt.n, tt.write, whole.Round(ms), next.Round(ms))
+	}
+}
+
 // With slow disks and constant writes the leader stays.
 func TestSlowDisks(t *testing.T) {
 	seeds := uint64(5)

@@ -24,8 +24,9 @@ type election struct {
 	// asked is when the first renewal was sent to this leader, granted when the newest was
 	// sent that it granted; never if there is none.
 	asked, granted time.Duration
-	// at is when to ask for votes, if there is no leader.
-	at time.Duration
+	// at is when to ask for votes, if there is no leader, and tries how often it has.
+	at    time.Duration
+	tries int
 }
 
 const never = time.Duration(-1)
@@ -86,6 +87,7 @@ func (c *Core) elect() {
 		return
 	}
 	c.election.at = c.now + c.nextTry()
+	c.election.tries++
 	_ = c.node.Campaign() // never fails
 }
 

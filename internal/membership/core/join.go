@@ -40,7 +40,7 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 	if at, proposed := l.joining[join.Name]; proposed && c.now-at < c.lease()/3 {
 		return
 	}
-	if (!in || m.Boot != join.Boot) && !c.mayJoin(&join, j.Reaches) {
+	if (!in || m.Boot != join.Boot) && !c.mayJoin(from, &join, j.Reaches) {
 		return
 	}
 	if c.serversChange() {
@@ -54,10 +54,13 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 	c.addLearner(from, join)
 }
 
-// mayJoin reports that a gateway may come in, as the rules see it.
-func (c *Core) mayJoin(join *views.Join, reaches []string) bool {
+// mayJoin reports that a gateway may come in, as the rules see it. One to which a round trip takes too long for
+// a lease would get none, and every pool would wait for it.
+func (c *Core) mayJoin(from ID, join *views.Join, reaches []string) bool {
 	l := c.l
-	if !l.rules.Waits(join.Name, c.now) {
+	if p := c.peers.conns[from]; p != nil && p.trip > c.longestTrip() {
+		c.tooSlow(join.Name, p.trip)
+	} else if !l.rules.Waits(join.Name, c.now) {
 		var unreached []string
 		for _, m := range c.machine.View().Members {
 			// It has asked this gateway, and a witness needs no other links.

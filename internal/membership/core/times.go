@@ -39,11 +39,14 @@ func (c *Core) hesitation() time.Duration {
 	return l/50 + c.random(max(l/20, 2*c.trip()))
 }
 
-// nextTry is how long an election may take until the next one: two round trips and two writes, with
-// room for as many again.
+// nextTry is how long an election may take until the next one: at first two round trips and two writes, with
+// room for as many again. Each one in vain doubles that, since the disks of others may be slower.
 func (c *Core) nextTry() time.Duration {
-	l := c.pacing()
-	return max(l/20, 2*(2*c.trip()+2*c.pace.typical())) + c.random(max(l/5, 2*c.trip()))
+	l, own := c.pacing(), 2*(2*c.trip()+2*c.pace.typical())
+	grown := func(d time.Duration) time.Duration {
+		return min(max(d, own)<<min(c.election.tries, 4), max(l/2, own))
+	}
+	return grown(l/20) + c.random(grown(l/5))
 }
 
 // answers is how long a host may take to answer a dial at all. Its loss shows only after that, so
@@ -53,6 +56,9 @@ func (c *Core) answers() time.Duration {
 }
 
 func (c *Core) connects() time.Duration { return max(c.answers(), min(c.lease()*2/3, 5*time.Second)) }
+
+// longestTrip is how long a round trip to the leader may take: with longer ones renewals are granted too late.
+func (c *Core) longestTrip() time.Duration { return c.lease() * 2 / 5 }
 
 // roundGap is the least time between two rounds, and roundDelay how long one waits for
 // renewals that come together with the first.

@@ -84,6 +84,15 @@ func (c *Core) keptOut(name, member string) {
 	}
 }
 
+// tooSlow warns of a gateway that is not let in since a round trip to it takes too long.
+func (c *Core) tooSlow(name string, trip time.Duration) {
+	if c.warnings.lasts("too slow "+name, c.now) {
+		c.log(slog.LevelWarn, "a gateway is not let in because round trips to it take too long", slog.String("name", name),
+			slog.Duration("takes", trip), slog.Duration("longest", c.longestTrip()),
+			slog.String("hint", "mend the network to it, or found a cluster with a longer cluster.lease"))
+	}
+}
+
 // complain says now and then what is wrong.
 func (c *Core) complain() {
 	if c.now < c.warnings.lookAt {

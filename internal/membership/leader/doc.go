@@ -64,6 +64,8 @@
 //	                               with long packets; one that is silent, or
 //	                               that gossip shows as another incarnation,
 //	                               does not count
+//	round trips to one that        core does not let it in: it would get no       -
+//	wants to come in take 2 L/5    lease, and every pool would wait for it
 //	a gateway flaps                it waits before it is let in again, twice as   1 s to 1 min
 //	                               long each time that it happens again soon; W at
 //	                               first if it was its reports that did not come
