@@ -77,8 +77,8 @@
 //	a change of the votes waits                until all that are alive have answered since it was due
 //	a leader whose disk hangs leads for        3/4 of a lease
 //	from there to asking for votes             L/50 + up to L/20
-//	from there to asking again                 L/20 + up to L/5, each time twice as long, up to L/2 each; at least
-//	                                           two elections, as round trips to a majority and its own writes go
+//	from there to asking again                 L/20 + up to L/5, after two in vain L/5 + up to L/3; at least two
+//	                                           elections, as round trips to a majority and its own writes go
 //	one that leaves stays until its vote is    10 s at most; 2 s if it reaches nobody who stays, unless all others
 //	taken from it                              have left
 //	rounds                                     L/20 apart

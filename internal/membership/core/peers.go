@@ -266,7 +266,7 @@ func (c *Core) trip() time.Duration {
 	return min(trips[others-1], c.pacing()/4)
 }
 
-// leadersTrip is how long it takes to ask the leader, and for that to ask a majority.
+// leadersTrip is the longer of the round trips to the leader and to a majority.
 func (c *Core) leadersTrip() time.Duration {
 	if p := c.peers.conns[c.lead]; p != nil {
 		return max(c.trip(), p.trip)

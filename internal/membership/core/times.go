@@ -39,14 +39,15 @@ func (c *Core) hesitation() time.Duration {
 	return l/50 + c.random(max(l/20, 2*c.trip()))
 }
 
-// nextTry is how long an election may take until the next one: at first two round trips and two writes, with
-// room for as many again. Each one in vain doubles that, since the disks of others may be slower.
+// nextTry is how long an election may take until the next one: at least two round trips and two writes, with room for as
+// many again. After two in vain there is time for voters whose disks are slower.
 func (c *Core) nextTry() time.Duration {
-	l, own := c.pacing(), 2*(2*c.trip()+2*c.pace.typical())
-	grown := func(d time.Duration) time.Duration {
-		return min(max(d, own)<<min(c.election.tries, 4), max(l/2, own))
+	l := c.pacing()
+	least, spread := l/20, l/5
+	if c.election.tries > 1 {
+		least, spread = l/5, l/3
 	}
-	return grown(l/20) + c.random(grown(l/5))
+	return max(least, 2*(2*c.trip()+2*c.pace.typical())) + c.random(max(spread, 2*c.trip()))
 }
 
 // answers is how long a host may take to answer a dial at all. Its loss shows only after that, so
