@@ -180,7 +180,7 @@ func TestLongRoundTrips(t *testing.T) {
 	}
 }
 
-// Where some disks are slow and some are not, who has a fast one gives the others the time to vote.
+// A voter with a fast disk gives those with slow ones the time to vote.
 func TestUnequalDisks(t *testing.T) {
 	for _, tt := range []struct {
 		lease, write, most time.Duration

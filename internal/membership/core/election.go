@@ -24,7 +24,7 @@ type election struct {
 	// asked is when the first renewal was sent to this leader, granted when the newest was
 	// sent that it granted; never if there is none.
 	asked, granted time.Duration
-	// at is when to ask for votes, if there is no leader, and tries how often it has.
+	// at is when to ask for votes, if there is no leader, and tries how often this was done since there was one.
 	at    time.Duration
 	tries int
 }

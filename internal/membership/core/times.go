@@ -58,7 +58,8 @@ func (c *Core) answers() time.Duration {
 
 func (c *Core) connects() time.Duration { return max(c.answers(), min(c.lease()*2/3, 5*time.Second)) }
 
-// longestTrip is how long a round trip to the leader may take: with longer ones renewals are granted too late.
+// longestTrip is how long a round trip to the leader may take for who comes in. With half a lease, three renewals
+// follow before the grant is there, and it counts no more: see [lease.Holder.Granted].
 func (c *Core) longestTrip() time.Duration { return c.lease() * 2 / 5 }
 
 // roundGap is the least time between two rounds, and roundDelay how long one waits for

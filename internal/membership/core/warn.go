@@ -84,7 +84,7 @@ func (c *Core) keptOut(name, member string) {
 	}
 }
 
-// tooSlow warns of a gateway that is not let in since a round trip to it takes too long.
+// tooSlow warns of a gateway that is not let in because round trips to it take too long.
 func (c *Core) tooSlow(name string, trip time.Duration) {
 	if c.warnings.lasts("too slow "+name, c.now) {
 		c.log(slog.LevelWarn, "a gateway is not let in because round trips to it take too long", slog.String("name", name),
