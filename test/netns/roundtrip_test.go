@@ -44,7 +44,7 @@ func TestSlowGateways(t *testing.T) {
 	const lease, settled = 3 * time.Second, 12 * time.Second
 	w := newWorldIn(t, NewDelayed(t, size, time.Millisecond), lease)
 	cluster.Span(t, window)
-	w.cluster.Causes("cannot reach peer", "a gateway that gossip sees does not answer on its peer port", "refused", "not in the cluster")
+	w.cluster.Causes("cannot reach peer", "a gateway that gossip sees does not answer on its peer port", "refused", "not in the cluster", "no gateway of the join list answers")
 	for i := range size {
 		since := time.Now()
 		w.Slow(i, 900*time.Millisecond)
