@@ -76,13 +76,18 @@ func (nw *Network) Set(tb testing.TB, ways ...Way) {
 	}
 	nw.faults.chains = chains
 	now := time.Now()
-	for i := range nw.faults.cuts {
-		if c := &nw.faults.cuts[i]; c.Until.IsZero() {
-			c.Until = began
-		}
-	}
+	nw.faults.end(func(*cluster.Cut) bool { return true }, began)
 	for _, w := range ways {
 		nw.faults.cuts = append(nw.faults.cuts, cluster.Cut{From: nameOf(w.From), To: nameOf(w.To), Since: began, Held: now, Refused: w.Verdict == Reset, Partial: w.Verdict != Reset && w.Verdict != Drop})
+	}
+}
+
+// end has the cuts that still last, and are these, end now.
+func (f *faults) end(these func(*cluster.Cut) bool, now time.Time) {
+	for i := range f.cuts {
+		if c := &f.cuts[i]; c.Until.IsZero() && these(c) {
+			c.Until = now
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/test/cluster"
 )
 
 // relay carries IP packets between the gateways, each after a delay. It takes
@@ -61,8 +63,20 @@ func (nw *Network) startRelay(n int, delay time.Duration) error {
 	return nil
 }
 
-// Slow adds a delay to all packets from and to a gateway.
-func (nw *Network) Slow(i int, delay time.Duration) { nw.relay.extra[i].Store(int64(delay)) }
+// Slow adds a delay to all packets from and to a gateway; none with 0.
+func (nw *Network) Slow(i int, delay time.Duration) {
+	nw.faults.mu.Lock()
+	defer nw.faults.mu.Unlock()
+	nw.relay.extra[i].Store(int64(delay))
+	nw.faults.end(func(c *cluster.Cut) bool { return c.From == nameOf(i) }, time.Now())
+	if delay == 0 {
+		return
+	}
+	now := time.Now()
+	for _, to := range Without(len(nw.Hosts), i) {
+		nw.faults.cuts = append(nw.faults.cuts, cluster.Cut{From: nameOf(i), To: nameOf(to), Since: now, Held: now, Partial: true})
+	}
+}
 
 // read takes packets from a gateway until its device is closed.
 func (r *relay) read(i int, lines []chan packet) {
