@@ -138,7 +138,7 @@ func (v *visit) lineRequest(pool *Pool) admission.Request {
 
 func (v *visit) enter(slot Slot) {
 	v.rec.Grant, v.rec.Outcome = slot.GrantInfo(), admission.OutcomeAdmitted
-	v.entered = true
+	v.entered, v.standing = true, v.snapshot.cfg.Standing()
 	v.traceWait()
 	if o := v.snapshot.cfg.Observer; o != nil {
 		o.Admitted(&v.rec)

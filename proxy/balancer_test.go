@@ -189,7 +189,8 @@ func TestQuiet(t *testing.T) {
 // TestQuietOfLostSlots: a ticket's slot that is lost, since its upstream does not answer, does not
 // end the silence of that upstream. Slots that are lost with the lease say nothing of it.
 func TestQuietOfLostSlots(t *testing.T) {
-	for standing, want := range map[uint64]time.Duration{1: 12 * time.Second, 0: 4 * time.Second} {
+	const gone, another = 0, 2
+	for standing, want := range map[uint64]time.Duration{1: 12 * time.Second, gone: 4 * time.Second, another: 4 * time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
 			up := newGate()
 			g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))

@@ -139,17 +139,22 @@ func TestSilentWrite(t *testing.T) {
 				c.Pools[0].Upstreams[0].Scheme = scheme
 				sem := c.Admitter.(*semaphore)
 				c.Standing = func() uint64 {
-					// Asked by RoundTrip first, then by the write.
-					if sem.standing.Load() == 3 {
-						defer sem.standing.Store(0)
+					// Asked when it is admitted, by RoundTrip, then by the write.
+					switch now := sem.standing.Load(); now {
+					case 4:
+						sem.standing.Store(3)
+					case 3:
+						sem.standing.Store(0)
+					case 0:
+						return 0
 					}
-					return min(sem.standing.Load(), 1)
+					return 1
 				}
 			})
 		res := g.do(g.request("GET", "/"))
 		_ = res.Body.Close()
 		before := g.metered.bytes.Load()
-		g.sem.standing.Store(3) // for one more question
+		g.sem.standing.Store(4) // for two more questions
 		res = g.do(g.request("GET", "/"))
 		_ = res.Body.Close()
 		if res.StatusCode != 503 || requests.Load() != 1 {

@@ -22,6 +22,8 @@ type visit struct {
 	crowded bool  // there is no room for its head while it waits
 	head    int32 // bytes that are counted while it waits
 	prefer  int   // the preference "wait" that was honoured, -1 if none was
+
+	standing uint64 // what Config.Standing said when it was admitted
 }
 
 // isDraining reports whether the gateway is being taken out of service.
@@ -51,8 +53,10 @@ func (v *visit) held() {
 // gaveUp says how the wait for an answer has ended that does not come. A slot of a ticket may be lost alone:
 // its upstream was too slow.
 func (v *visit) gaveUp() settling {
-	if v.hold.aborted() == errLost && v.snapshot.cfg.Standing() == 0 {
-		return settlingLost
+	if v.hold.aborted() == errLost {
+		if now := v.snapshot.cfg.Standing(); now == 0 || now != v.standing {
+			return settlingLost // the gateway may have another standing by now
+		}
 	}
 	return settlingGaveUp
 }
