@@ -107,8 +107,8 @@ func TestTransportSwitchesUnasked(t *testing.T) {
 				return
 			}
 			_, _ = http.ReadRequest(bufio.NewReader(conn))
-			accepted <- conn.(*net.TCPConn)
 			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+			accepted <- conn.(*net.TCPConn) // only now: a system that is within a write has not looked at what comes
 		}
 	}()
 	var standing atomic.Uint64
