@@ -220,6 +220,9 @@ func TestOrderAcrossCuts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.in(t, func(t *testing.T) {
 				n := tc.n
+				if testing.Short() {
+					n /= 4
+				}
 				at1, at2 := newInOrder(n), newInOrder(n)
 				config := Config{
 					TLS: tc.config, PingInterval: 60 * time.Millisecond,

@@ -26,9 +26,7 @@ import (
 // Prometheus scrapes from a fleet at work, and reads what is written there: while all
 // is well, when a gateway has been killed, and when it is back.
 func TestDashboard(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes most of a minute")
-	}
+	cluster.OnlySoak(t, "test/prometheus asks what each panel asks")
 	chrome := browser(t)
 	script := bundle(t)
 	const k = 6

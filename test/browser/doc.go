@@ -4,11 +4,11 @@
 // no error in its console; and that it can be used by keyboard and with a screen
 // reader, as far as axe-core can tell.
 //
-// It draws the dashboard of configs/grafana, too: with Grafana's own components
-// (@grafana/ui and @grafana/data), on what a Prometheus scrapes from a fleet at work.
-// grafana/draw.jsx says which parts of a dashboard they lack.
+// In make soak it draws the dashboard of configs/grafana, too: with Grafana's own components
+// (@grafana/ui and @grafana/data, 600 MB from npm), on what a Prometheus scrapes from a fleet at
+// work. grafana/draw.jsx says which parts of a dashboard they lack.
 //
-// It needs the Debian package chromium. Axe-core and Grafana's components come from
-// npm, see tools/test-tools.sh; without them the tests that use them are skipped. Screenshots go to
+// It needs the Debian package chromium, and axe-core from npm, see tools/test-tools.sh; without
+// them the tests that use them are skipped. Screenshots go to
 // the directory that $KGATE_ARTIFACTS names, if it does.
 package browser
