@@ -97,6 +97,29 @@ var losses = []struct {
 	{"paused", func(_ *world, l *hosts.Host) { l.Pause() }, 700 * ms},
 }
 
+// Of three, one is out, since its link to another is broken, and was started again. Then all packets of the leader are slow,
+// and that link is mended: the two that are near to each other serve without the leader.
+func TestFarLeaderKeepsNobodyOut(t *testing.T) {
+	for seed := range uint64(20) {
+		w := started(t, seed, 3, time.Second)
+		l := w.Leader()
+		a := w.other(l)
+		b := w.hosts[3-l.Index-a.Index]
+		apart(a, b, w.Cut)
+		w.run(3 * w.lease)
+		a.Kill()
+		w.run(w.random(w.lease))
+		a.Start()
+		w.run(3 * w.lease)
+		for _, h := range []*hosts.Host{a, b} {
+			apart(l, h, func(from, to int) { w.Slow(from, to, w.lease*23/100) })
+		}
+		w.run(w.random(2 * w.lease))
+		apart(a, b, w.Heal)
+		w.until(6*w.lease, func() bool { return a.Stands() && b.Stands() && w.Leader() != l })
+	}
+}
+
 // Whatever the leader alone suffers, and where all suffer it for a moment, the others elect another one and keep their leases.
 func TestOthersKeepTheirLeases(t *testing.T) {
 	slow := func(part time.Duration, from, to bool) func(w *world, l *hosts.Host) {

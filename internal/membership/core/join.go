@@ -58,7 +58,7 @@ func (c *Core) receiveJoin(from ID, j *Join) {
 // a lease would get none, and every pool would wait for it.
 func (c *Core) mayJoin(from ID, join *views.Join, reaches []string) bool {
 	l := c.l
-	if p := c.peers.conns[from]; p != nil && p.trip > c.longestTrip() {
+	if p := c.peers.conns[from]; p != nil && c.isFar(p.trip) {
 		c.tooSlow(join.Name, p.trip)
 	} else if !l.rules.Waits(join.Name, c.now) {
 		var unreached []string

@@ -62,6 +62,12 @@ func (c *Core) connects() time.Duration { return max(c.answers(), min(c.lease()*
 // follow before the grant is there, and it counts no more: see [lease.Holder.Granted].
 func (c *Core) longestTrip() time.Duration { return c.lease() * 2 / 5 }
 
+// isFar reports that round trips from this leader take too long. If those to most voters do, it is the leader that is far:
+// who is kept out by that may be content with it, and vote for nobody else.
+func (c *Core) isFar(trip time.Duration) bool {
+	return trip > c.longestTrip() && c.trip() < c.pacing()/4
+}
+
 // roundGap is the least time between two rounds, and roundDelay how long one waits for
 // renewals that come together with the first.
 func (c *Core) roundGap() time.Duration   { return c.lease() / 20 }
