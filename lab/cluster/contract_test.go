@@ -195,7 +195,7 @@ func (p *play) but(some ...int) (others []int) {
 	return others
 }
 
-// any returns a host that is none of these.
+// any returns a random host that is not listed.
 func (p *play) any(not ...int) int {
 	others := p.but(not...)
 	return others[p.r.IntN(len(others))]

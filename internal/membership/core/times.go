@@ -58,8 +58,8 @@ func (c *Core) answers() time.Duration {
 
 func (c *Core) connects() time.Duration { return max(c.answers(), min(c.lease()*2/3, 5*time.Second)) }
 
-// longestTrip is how long a round trip to the leader may take for who comes in. With half a lease, three renewals
-// follow before the grant is there, and it counts no more: see [lease.Holder.Granted].
+// longestTrip is the longest round trip to the leader with which a gateway is let in. At half a lease a grant comes
+// after three more renewals were sent, and counts no more: see [lease.Holder.Granted].
 func (c *Core) longestTrip() time.Duration { return c.lease() * 2 / 5 }
 
 // isFar reports that round trips from this leader take too long. If those to most voters do, it is the leader that is far:
